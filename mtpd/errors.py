@@ -1,0 +1,85 @@
+"""Every failure that an operator may have to act on.
+
+Expected outcomes (does not fit, sensor absent, not comparable) are values, not
+exceptions; an exception here ends a command or a request with advice.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BinaryError",
+    "CalibrationError",
+    "ConfigError",
+    "EngineError",
+    "MtpdError",
+    "StateError",
+    "StoreError",
+    "UnreachableError",
+    "UpstreamError",
+]
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_UNREACHABLE = 3
+EXIT_CONFIG = 78
+
+
+class MtpdError(Exception):
+    """Base of the errors that end a command or a request with advice.
+
+    Attributes:
+        hint: One sentence that says what to do next, or None.
+        exit_code: What a command returns when this error ends it.
+    """
+
+    exit_code = EXIT_FAILED
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class ConfigError(MtpdError):
+    """One or more problems in the configuration files, all of them listed."""
+
+    exit_code = EXIT_CONFIG
+
+    def __init__(self, problems: tuple[str, ...], *, hint: str | None = None) -> None:
+        super().__init__("\n".join(problems), hint=hint)
+        self.problems = problems
+
+
+class BinaryError(MtpdError):
+    """No usable llama-server was found, or it cannot do what the profile asks for."""
+
+
+class EngineError(MtpdError):
+    """An engine process could not be started or died; carries its failure class."""
+
+    def __init__(self, message: str, *, failure: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.failure = failure
+
+
+class StateError(MtpdError):
+    """The state directory is in use, not writable, or from a newer version."""
+
+    exit_code = EXIT_CONFIG
+
+
+class StoreError(MtpdError):
+    """The database refused a write or holds what this version cannot read."""
+
+
+class UpstreamError(MtpdError):
+    """The engine answered with something that cannot be used."""
+
+
+class CalibrationError(MtpdError):
+    """A calibration ended without a choice; the cells measured so far are kept."""
+
+
+class UnreachableError(MtpdError):
+    """The daemon does not answer on its control socket."""
+
+    exit_code = EXIT_UNREACHABLE

@@ -1,0 +1,199 @@
+"""Value types that sibling packages share: readings, keys, endpoints, verdicts."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tuner.types import Residency, Unknown, passes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mtpd.units import DeviceKey
+    from tuner.types import Arm
+
+__all__ = [
+    "Absent",
+    "Command",
+    "Endpoint",
+    "EngineBinary",
+    "EngineKey",
+    "Evidence",
+    "FailureClass",
+    "GateResult",
+    "LaunchPlan",
+    "NotApplicable",
+    "Reading",
+    "TcpEndpoint",
+    "UnixEndpoint",
+    "Value",
+    "Verdict",
+]
+
+T = TypeVar("T")
+
+
+class FailureClass(enum.StrEnum):
+    """Why an engine is not serving; each class has its own retry rule."""
+
+    CONFIG = "config"
+    OOM_VRAM = "oom_vram"
+    OOM_HOST = "oom_host"
+    CRASH = "crash"
+    HANG = "hang"
+    GPU_HANG = "gpu_hang"
+    DEVICE_LOST = "device_lost"
+    WEDGED = "wedged"
+    KILLED_BY_OPERATOR = "killed_by_operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Value(Generic[T]):
+    """A reading that succeeded, and who answered."""
+
+    value: T
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A reading that failed; never to be taken for zero."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotApplicable:
+    """The question does not arise (no GPU); passes gates that Absent does not."""
+
+    reason: str
+
+
+Reading = Value[T] | Absent | NotApplicable
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """Whether a measurement may start, with the sentence that says why."""
+
+    passed: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class EngineKey:
+    """One place an engine can run: a profile on a device."""
+
+    device: DeviceKey
+    profile: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnixEndpoint:
+    """An engine that listens on a private unix socket."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class TcpEndpoint:
+    """An engine that cannot listen on a unix socket: loopback port and per-start key."""
+
+    host: str
+    port: int
+    api_key: str = field(repr=False)
+
+
+Endpoint = UnixEndpoint | TcpEndpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineBinary:
+    """A llama-server that was found and asked what it can do.
+
+    Attributes:
+        argv: How to start it, e.g. ``("/usr/bin/llama-server",)`` or
+            ``(sys.executable, "-m", "mtpd.engine.embedded")``.
+        kind: "external" or "embedded".
+        flags: Every spelling that its ``--help`` lists, e.g. ``{"--ctx-size", "-c"}``.
+        spec_types: Values its ``--help`` lists for ``--spec-type``.
+        digest: SHA-256 over the binary and its libraries, or over the wheel's version.
+        label: What to call it in a sentence, e.g. "llama-server at /usr/bin/llama-server".
+    """
+
+    argv: tuple[str, ...]
+    kind: str
+    flags: frozenset[str]
+    spec_types: frozenset[str]
+    digest: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What is handed to the operating system.
+
+    Attributes:
+        argv: The flat argument list; option and value follow each other.
+        env: The complete environment; nothing is inherited.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """One engine start, decided and validated.
+
+    Attributes:
+        key: Device and profile.
+        arm: Profile, drafter, depth.
+        command: Arguments and environment.
+        endpoint: Where it will listen.
+        fingerprint: Digest of all that a result depends on except the depth.
+        load_stall_s: Seconds without any log line after which a load counts as stuck.
+        accept_offload: Whether the profile accepts an evicted or spilled verdict.
+    """
+
+    key: EngineKey
+    arm: Arm
+    command: Command
+    endpoint: Endpoint
+    fingerprint: str
+    load_stall_s: float = 120.0
+    accept_offload: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One log line (or reading) and what it shows.
+
+    Attributes:
+        line: The quoted text.
+        says: What it means, in a few words.
+    """
+
+    line: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A residency with the evidence that decided it."""
+
+    residency: Residency = field(default_factory=lambda: Unknown("no engine was started"))
+    evidence: tuple[Evidence, ...] = ()
+    reason: str = "no engine was started"
+
+    @property
+    def label(self) -> str:
+        """One of resident, evicted, spilled, host, unknown."""
+        return type(self.residency).__name__.lower()
+
+    @property
+    def passes(self) -> bool:
+        """Whether the arm may be measured and served as intended."""
+        return passes(self.residency)

@@ -1,0 +1,25 @@
+"""Names for quantities that must not be mixed."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+__all__ = ["MIB", "DeviceKey", "EngineId", "ModelId", "OperationId", "Seq"]
+
+MIB = 1024 * 1024
+"""Bytes per MiB."""
+
+DeviceKey = NewType("DeviceKey", str)
+"""A card by its PCI address ("0000:03:00.0"), or "host" for the CPU."""
+
+ModelId = NewType("ModelId", str)
+"""A profile's name, as clients ask for it."""
+
+EngineId = NewType("EngineId", str)
+"""One engine process: unique per start, never reused."""
+
+OperationId = NewType("OperationId", str)
+"""One long-running operation of the control API."""
+
+Seq = NewType("Seq", int)
+"""Position of an event in the daemon's event stream."""

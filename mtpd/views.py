@@ -1,0 +1,305 @@
+"""What the control API shows: plain values, made by control, serialised by api.
+
+``mtpctl --json`` prints exactly these shapes. Unknown is null with a sentence
+beside it, never 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "AcceptanceView",
+    "ArmView",
+    "ChoiceView",
+    "ConfigValueView",
+    "DecisionView",
+    "DepthRowView",
+    "EngineView",
+    "EvidenceView",
+    "FailureView",
+    "GateView",
+    "IntervalView",
+    "MeasurementView",
+    "ModelView",
+    "OperationView",
+    "ProgressView",
+    "QualityView",
+    "QueueView",
+    "ResidencyView",
+    "StatusView",
+]
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmView:
+    """An arm: profile, drafter, depth, p_min."""
+
+    profile: str
+    drafter: str
+    depth: int
+    p_min: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalView:
+    """A value with its bounds."""
+
+    low: float
+    mid: float
+    high: float
+    level: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceView:
+    """A quoted line and what it shows."""
+
+    line: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResidencyView:
+    """Where the model lies.
+
+    Attributes:
+        state: resident, evicted, spilled, host or unknown.
+        layers: Evicted layers where the log counts them.
+        spilled_bytes: Bytes in host memory where they were measured.
+        reason: One sentence.
+        evidence: The lines that decided.
+    """
+
+    state: str
+    layers: int | None
+    spilled_bytes: int | None
+    reason: str
+    evidence: tuple[EvidenceView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureView:
+    """Why an engine is not serving."""
+
+    failure: str
+    reason: str
+    hint: str | None
+    exit_code: int | None
+    retry_in_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineView:
+    """One engine slot of the daemon."""
+
+    id: str
+    device: str
+    profile: str
+    state: str
+    arm: ArmView | None
+    residency: ResidencyView
+    pid: int | None
+    endpoint: str | None
+    since: str
+    starts: int
+    failure: FailureView | None
+    log_tail: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """Requests that wait for an engine, and those that run."""
+
+    waiting: int
+    limit: int
+    timeout_s: float
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateView:
+    """A condition of measuring: passed, failed, unknown or not_applicable."""
+
+    name: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceView:
+    """The arm that the measurements chose for a model or a pool."""
+
+    subject: str
+    arm: ArmView
+    reason: str
+    decision_id: int | None
+    measured: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptanceView:
+    """Conditional acceptance of one draft position, from pooled cells."""
+
+    position: int
+    alpha: IntervalView
+    accepted: int
+    offered: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DepthRowView:
+    """One row of the depth table: an arm over its workloads."""
+
+    arm: ArmView
+    workloads: dict[str, float]
+    decode_tps: float | None
+    tps_interval: IntervalView | None
+    tokens_per_step: float | None
+    acceptance: tuple[AcceptanceView, ...]
+    residency: str
+    same_text: bool | None
+    repetitions: int
+    excluded: int
+    outliers: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityView:
+    """Perplexity with what it depends on."""
+
+    perplexity: float
+    stderr: float | None
+    corpus: str
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelView:
+    """A profile with what was measured of it."""
+
+    id: str
+    aliases: tuple[str, ...]
+    tags: tuple[str, ...]
+    model: str
+    size_bytes: int | None
+    context: int
+    slots: int
+    kv_type: str
+    drafter: str
+    max_depth: int
+    offload: str
+    quality: QualityView | None
+    choice: ChoiceView | None
+    depths: tuple[DepthRowView, ...]
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementView:
+    """One stored repetition of a cell."""
+
+    id: int
+    at: str
+    operation_id: str | None
+    start_id: str
+    fingerprint: str
+    arm: ArmView
+    workload: str
+    prompt: int
+    repetition: int
+    tokens: int
+    decode_s: float
+    decode_tps: float
+    steps: int | None
+    drafted: int | None
+    accepted: int | None
+    accepted_per_position: tuple[int, ...] | None
+    acceptance_source: str
+    digest: str
+    residency: str
+    excluded: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionView:
+    """One journalled decision."""
+
+    id: int
+    at: str
+    act: str
+    subject: str
+    arm: ArmView | None
+    previous: ArmView | None
+    predicted: IntervalView | None
+    reason: str
+    evidence: tuple[str, ...]
+    measurement_ids: tuple[int, ...]
+    operation_id: str | None
+    outcome: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressView:
+    """How far an operation is."""
+
+    done: int
+    total: int | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationView:
+    """A long-running operation.
+
+    Attributes:
+        kind: switch, load, unload, tune, probe or sweep.
+        state: queued, running, done, failed or cancelled.
+        params: What was asked for.
+        result: Kind-specific, once done.
+        error: RFC 9457 problem, once failed.
+    """
+
+    id: str
+    kind: str
+    state: str
+    params: dict[str, Json]
+    progress: ProgressView
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+    result: dict[str, Json] | None
+    error: dict[str, Json] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigValueView:
+    """One configuration value and where it comes from."""
+
+    key: str
+    value: Json
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusView:
+    """The daemon on one screen."""
+
+    version: str
+    pid: int
+    started_at: str
+    uptime_s: float
+    listen: str
+    control_socket: str
+    mode: str
+    engine_binary: str
+    hardware: str | None
+    engines: tuple[EngineView, ...]
+    queue: QueueView
+    gates: tuple[GateView, ...]
+    choices: tuple[ChoiceView, ...]
+    last_decision: DecisionView | None
+    operation: OperationView | None
