@@ -1,0 +1,54 @@
+# Every target makes what it needs; nothing has to be installed by hand but Python >= 3.11.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed-dev
+DEMO   := .venv-demo
+DEMO_STAMP := $(DEMO)/.installed
+
+.PHONY: demo test check bench clean format lint types contracts deps spelling
+
+demo: $(DEMO_STAMP)  ## measure the two bundled models on this machine, choose, and serve
+	$(DEMO)/bin/mtpd demo $(DEMO_ARGS)
+
+test: $(STAMP)  ## every test; fails when one did not run
+	$(BIN)/coverage erase
+	$(BIN)/pytest --all-must-run --cov --cov-report= $(TEST_ARGS)
+	$(BIN)/coverage report
+
+check: format lint types contracts deps spelling test  ## all that CI runs
+
+format: $(STAMP)
+	$(BIN)/ruff format --check .
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+contracts: $(STAMP)
+	$(BIN)/lint-imports
+
+deps: $(STAMP)
+	$(BIN)/deptry .
+
+spelling: $(STAMP)
+	$(BIN)/codespell
+
+bench: $(STAMP)  ## measure, print, never assert; numbers go to docs/benchmarks.md
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) $(DEMO) .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	find mtpd tuner tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[embedded,amd,nvidia,dev]'
+	touch $@
+
+$(DEMO_STAMP): pyproject.toml
+	$(PYTHON) -m venv $(DEMO)
+	$(DEMO)/bin/pip install --quiet --disable-pip-version-check '.[embedded]'
+	touch $@

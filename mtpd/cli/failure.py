@@ -1,0 +1,61 @@
+"""The one place that turns an error into a sentence, a hint and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+import click
+
+from mtpd.errors import EXIT_FAILED, MtpdError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["exit_code_of"]
+
+
+def exit_code_of(command: click.Command, args: Sequence[str] | None = None) -> int:
+    """Run a click command; print what went wrong on stderr; return the exit code.
+
+    Set ``MTPD_TRACEBACK=1`` to see the traceback of an unexpected error.
+    """
+    try:
+        result = command.main(args=args, standalone_mode=False)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # main is the last place
+        return _report(error)
+    return result if isinstance(result, int) else 0
+
+
+def _report(error: BaseException) -> int:
+    match error:
+        case click.ClickException():
+            error.show()
+            return error.exit_code
+        case click.Abort() | KeyboardInterrupt():
+            click.echo("interrupted", err=True)
+        case MtpdError():
+            _show(str(error), error.hint)
+            return error.exit_code
+        case BrokenPipeError():  # the reader of our output left: nothing more to say to it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        case BaseExceptionGroup() if (expected := error.subgroup(MtpdError)) is not None:
+            # A task group wraps what it was told; the sentence inside is for the user.
+            return _report(expected.exceptions[0])
+        case _:
+            _show(
+                f"unexpected {type(error).__name__}: {error}",
+                "this is a fault of mtpd; run again with MTPD_TRACEBACK=1 and report the traceback",
+            )
+            if os.environ.get("MTPD_TRACEBACK"):
+                traceback.print_exception(error)
+    return EXIT_FAILED
+
+
+def _show(message: str, hint: str | None) -> None:
+    for line in message.splitlines() or [""]:
+        click.echo(f"mtpd: {line}", err=True)
+    if hint:
+        click.echo(f"      ({hint})", err=True)

@@ -1,0 +1,37 @@
+"""The daemon's command: ``mtpd serve|demo|check|config|plan``.
+
+Tracebacks and exit codes are decided here, in ``main``, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from mtpd import __version__
+from mtpd.cli.config_commands import check, config, plan
+from mtpd.cli.daemon_commands import demo, serve
+from mtpd.cli.failure import exit_code_of
+
+__all__ = ["cli", "main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mtpd")
+def cli() -> None:
+    """Make one GPU serve the fastest model it can really hold.
+
+    mtpd supervises llama-server, proves from its log that every layer is resident,
+    measures draft acceptance per position and throughput, and serves the model and
+    depth that the measurements chose. Talk to a running daemon with mtpctl.
+    """
+
+
+for command in (serve, demo, check, config, plan):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(exit_code_of(cli))
