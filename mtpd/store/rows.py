@@ -1,0 +1,200 @@
+"""Values to and from columns, without loss: arms, residencies, intervals, JSON.
+
+Covers only the conversions. A column that cannot be read back is a StoreError that
+names it, never a default value.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from mtpd.errors import StoreError
+from mtpd.views import ArmView, IntervalView
+from tuner.types import (
+    Arm,
+    Drafter,
+    Evicted,
+    Host,
+    Interval,
+    Resident,
+    Spilled,
+    Unknown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mtpd.views import Json
+    from tuner.types import Residency
+
+__all__ = [
+    "ResidencyColumns",
+    "arm_from_json",
+    "arm_json",
+    "arm_view",
+    "dump",
+    "interval_from_json",
+    "interval_json",
+    "load",
+    "load_integers",
+    "load_object",
+    "load_strings",
+    "matching",
+    "residency_columns",
+    "residency_from",
+    "residency_label",
+    "view_arm",
+]
+
+ResidencyColumns = tuple[str, int | None, int | None, str | None]
+"""Label, evicted layers, spilled bytes, reason of not knowing."""
+
+_PLAIN: Final[Mapping[str, Residency]] = {"resident": Resident(), "host": Host()}
+
+
+def dump(value: Json) -> str:
+    """Compact JSON in ASCII, so that a lone surrogate of a log line survives too.
+
+    Raises:
+        StoreError: A number is not finite, which JSON cannot hold.
+    """
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError as problem:
+        msg = f"a value cannot be stored as JSON: {problem}"
+        raise StoreError(msg, hint="this is a defect of mtpd; report it with the log") from problem
+
+
+def load(text: str) -> Json:
+    """The value of a JSON column."""
+    try:
+        value: Json = json.loads(text)
+    except ValueError as problem:
+        raise _unreadable("JSON", text) from problem
+    return value
+
+
+def load_object(text: str) -> dict[str, Json]:
+    """The value of a JSON column that holds an object."""
+    value = load(text)
+    if not isinstance(value, dict):
+        raise _unreadable("object", text)
+    return value
+
+
+def load_strings(text: str) -> tuple[str, ...]:
+    """The value of a JSON column that holds an array of strings."""
+    items = _array(text)
+    strings = tuple(item for item in items if isinstance(item, str))
+    if len(strings) != len(items):
+        raise _unreadable("array of strings", text)
+    return strings
+
+
+def load_integers(text: str) -> tuple[int, ...]:
+    """The value of a JSON column that holds an array of integers."""
+    items = _array(text)
+    integers = tuple(item for item in items if type(item) is int)
+    if len(integers) != len(items):
+        raise _unreadable("array of integers", text)
+    return integers
+
+
+def _array(text: str) -> list[Json]:
+    value = load(text)
+    if not isinstance(value, list):
+        raise _unreadable("array", text)
+    return value
+
+
+def matching(columns: Mapping[str, str | int | None]) -> str:
+    """A WHERE condition for the columns that are not None, with named parameters.
+
+    The names are constants of the callers; only they reach the SQL text.
+    """
+    return " AND ".join(f"{name} = :{name}" for name in columns if columns[name] is not None)
+
+
+def arm_json(arm: Arm) -> str:
+    """An arm as the journal and the ledger hold it."""
+    return dump(asdict(arm_view(arm)))
+
+
+def arm_from_json(text: str) -> Arm:
+    """The arm of a journal or ledger row."""
+    try:
+        return view_arm(ArmView(**json.loads(text)))
+    except (TypeError, ValueError) as problem:
+        raise _unreadable("arm", text) from problem
+
+
+def arm_view(arm: Arm) -> ArmView:
+    """An arm as the API shows it."""
+    return ArmView(profile=arm.profile, drafter=arm.drafter.value, depth=arm.depth, p_min=arm.p_min)
+
+
+def view_arm(view: ArmView) -> Arm:
+    """The arm that a view shows; ValueError where the view contradicts itself."""
+    return Arm(
+        profile=view.profile, drafter=Drafter(view.drafter), depth=view.depth, p_min=view.p_min
+    )
+
+
+def interval_json(interval: Interval) -> str:
+    """An interval as the journal holds it."""
+    return dump(
+        {
+            "low": interval.low,
+            "mid": interval.mid,
+            "high": interval.high,
+            "level": interval.level,
+        }
+    )
+
+
+def interval_from_json(text: str) -> IntervalView:
+    """The interval of a journal row."""
+    try:
+        return IntervalView(**json.loads(text))
+    except (TypeError, ValueError) as problem:
+        raise _unreadable("interval", text) from problem
+
+
+def residency_label(residency: Residency) -> str:
+    """One of resident, evicted, spilled, host, unknown."""
+    return type(residency).__name__.lower()
+
+
+def residency_columns(residency: Residency) -> ResidencyColumns:
+    """The four columns that hold a residency."""
+    label = residency_label(residency)
+    match residency:
+        case Evicted(layers):
+            return (label, layers, None, None)
+        case Spilled(spilled_bytes):
+            return (label, None, spilled_bytes, None)
+        case Unknown(reason):
+            return (label, None, None, reason)
+        case Resident() | Host():
+            return (label, None, None, None)
+
+
+def residency_from(columns: ResidencyColumns) -> Residency:
+    """The residency that the four columns hold."""
+    label, layers, spilled_bytes, reason = columns
+    if label in _PLAIN:
+        return _PLAIN[label]
+    if label == "evicted":
+        return Evicted(layers)
+    if label == "spilled":
+        return Spilled(spilled_bytes)
+    if label == "unknown" and reason is not None:
+        return Unknown(reason)
+    raise _unreadable("residency", repr(columns))
+
+
+def _unreadable(what: str, text: str) -> StoreError:
+    msg = f"the state database holds what is no {what}: {text[:120]!r}"
+    return StoreError(msg, hint="the row was changed by hand or by another version of mtpd")

@@ -1,0 +1,58 @@
+"""Migrations: each in one transaction, each applied once."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mtpd.store import migrate
+from mtpd.store.migrate import MIGRATIONS, Migration
+from tests.fakes.clock import FakeClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND = Migration(version=2, name="more", sql="CREATE TABLE more (x INTEGER) STRICT;\n")
+BROKEN = Migration(
+    version=2,
+    name="broken",
+    sql="CREATE TABLE more (x INTEGER) STRICT;\nINSERT INTO nowhere VALUES (1);\n",
+)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None)
+
+
+def test_versions_count_from_one_without_gaps() -> None:
+    assert [step.version for step in MIGRATIONS] == list(range(1, len(MIGRATIONS) + 1))
+
+
+def test_only_the_missing_steps_are_applied(tmp_path: Path) -> None:
+    with closing(_connect(tmp_path / "x")) as conn:
+        assert migrate.migrate(conn, FakeClock()) == (1,)
+        assert migrate.migrate(conn, FakeClock()) == ()
+        assert migrate.migrate(conn, FakeClock(), migrations=(*MIGRATIONS, SECOND)) == (2,)
+        assert migrate.check(conn, migrations=(*MIGRATIONS, SECOND)) == 2
+
+
+def test_a_step_that_fails_leaves_the_version_before_it(tmp_path: Path) -> None:
+    with closing(_connect(tmp_path / "x")) as conn:
+        migrate.migrate(conn, FakeClock())
+        with pytest.raises(sqlite3.OperationalError, match="nowhere"):
+            migrate.migrate(conn, FakeClock(), migrations=(*MIGRATIONS, BROKEN))
+        assert migrate.check(conn) == 1
+        assert not conn.in_transaction
+
+
+def test_every_table_is_strict(tmp_path: Path) -> None:
+    with closing(_connect(tmp_path / "x")) as conn:
+        migrate.migrate(conn, FakeClock())
+        loose = conn.execute(
+            "SELECT name FROM pragma_table_list WHERE strict = 0 AND type = 'table'"
+            " AND schema = 'main' AND name NOT LIKE 'sqlite_%'"
+        ).fetchall()
+    assert loose == []

@@ -1,0 +1,141 @@
+"""Measurements: filters, pages and what the schema refuses."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mtpd.errors import StoreError
+from mtpd.store.db import Database
+from mtpd.store.operations_table import OperationRows
+from mtpd.store.samples import AcceptanceSource, MeasurementFilter, Measurements
+from mtpd.views import OperationView, ProgressView
+from tests.fakes.clock import FakeClock
+from tests.fakes.values import DEPTH_0, observation
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+SOURCE = AcceptanceSource.METRICS
+
+
+@asynccontextmanager
+async def _opened(folder: Path) -> AsyncIterator[tuple[Database, Measurements]]:
+    async with await Database.open(folder / "state.sqlite3", FakeClock()) as db:
+        yield db, Measurements(db=db, clock=FakeClock())
+
+
+def _operation(name: str) -> OperationView:
+    return OperationView(
+        id=name,
+        kind="tune",
+        state="queued",
+        params={},
+        progress=ProgressView(done=0, total=None, note=""),
+        created_at="2026-11-29T12:00:00.000Z",
+        started_at=None,
+        ended_at=None,
+        result=None,
+        error=None,
+    )
+
+
+async def test_every_filter_restricts(tmp_path: Path) -> None:
+    async with _opened(tmp_path) as (db, measurements):
+        await OperationRows(db=db).insert(_operation("op-1"), key=None)
+        plain = await measurements.add(observation(), acceptance_source=SOURCE)
+        other = await measurements.add(
+            observation(
+                arm=DEPTH_0, workload="code", fingerprint="other", start_id="engine-2", steps=0
+            ),
+            acceptance_source=AcceptanceSource.NONE,
+            operation_id="op-1",
+        )
+
+        async def found(where: MeasurementFilter) -> list[int]:
+            return [view.id for view in await measurements.list(where)]
+
+        assert await found(MeasurementFilter()) == [plain, other]
+        assert await found(MeasurementFilter(profile="tiny")) == [plain, other]
+        assert await found(MeasurementFilter(profile="absent")) == []
+        assert await found(MeasurementFilter(depth=2)) == [plain]
+        assert await found(MeasurementFilter(depth=0)) == [other]
+        assert await found(MeasurementFilter(workload="prose")) == [plain]
+        assert await found(MeasurementFilter(operation_id="op-1")) == [other]
+        assert await found(MeasurementFilter(fingerprint="other")) == [other]
+        assert await found(MeasurementFilter(start_id="engine-2")) == [other]
+        assert await found(MeasurementFilter(ids=(other, 99))) == [other]
+        assert await found(MeasurementFilter(ids=())) == []
+        assert await found(MeasurementFilter(since_id=plain)) == [other]
+        assert await found(MeasurementFilter(depth=2, workload="code")) == []
+
+
+async def test_a_limit_takes_the_newest_or_the_first_after_a_row(tmp_path: Path) -> None:
+    async with _opened(tmp_path) as (_, measurements):
+        for _ in range(5):
+            await measurements.add(observation(), acceptance_source=SOURCE)
+
+        newest = await measurements.list(MeasurementFilter(limit=2))
+        assert [view.id for view in newest] == [4, 5]
+        page = await measurements.list(MeasurementFilter(since_id=1, limit=2))
+        assert [view.id for view in page] == [2, 3]
+
+
+async def test_unknown_counters_stay_unknown(tmp_path: Path) -> None:
+    async with _opened(tmp_path) as (_, measurements):
+        number = await measurements.add(
+            observation(steps=None, drafted=None, accepted=0, accepted_per_position=None),
+            acceptance_source=AcceptanceSource.TIMINGS,
+        )
+        view = await measurements.get(number)
+
+    assert view is not None
+    assert (view.steps, view.drafted, view.accepted, view.accepted_per_position) == (
+        None,
+        None,
+        0,
+        None,
+    )
+
+
+async def test_a_later_measurement_tells_what_a_fingerprint_stands_for(tmp_path: Path) -> None:
+    async with _opened(tmp_path) as (_, measurements):
+        taken = observation()
+        await measurements.add(taken, acceptance_source=SOURCE)
+        assert await measurements.fingerprint(taken.fingerprint) is None
+        await measurements.add(
+            taken, acceptance_source=SOURCE, fingerprint_fields={"engine": "b11434"}
+        )
+        await measurements.add(taken, acceptance_source=SOURCE)
+        assert await measurements.fingerprint(taken.fingerprint) == {"engine": "b11434"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"decode_s": 0.0},
+        {"decode_s": float("nan")},
+        {"tokens": 0},
+        {"steps": -1},
+        {"accepted": -1},
+        {"fingerprint": ""},
+    ],
+)
+async def test_values_that_cannot_be_measured_are_refused(
+    tmp_path: Path, changes: dict[str, float | str]
+) -> None:
+    async with _opened(tmp_path) as (_, measurements):
+        with pytest.raises(StoreError, match="constraint"):
+            await measurements.add(observation(**changes), acceptance_source=SOURCE)
+        assert await measurements.list() == ()
+
+
+async def test_an_operation_that_was_never_stored_is_refused(tmp_path: Path) -> None:
+    async with _opened(tmp_path) as (_, measurements):
+        with pytest.raises(StoreError, match="FOREIGN KEY"):
+            await measurements.add(
+                observation(), acceptance_source=SOURCE, operation_id="op-unknown"
+            )
