@@ -22,7 +22,9 @@ __all__ = [
     "Residency",
     "Resident",
     "Spilled",
+    "Start",
     "Unknown",
+    "depth_order",
     "passes",
 ]
 
@@ -71,6 +73,11 @@ class Arm:
     def __str__(self) -> str:
         """Short name for logs and sentences, e.g. ``tiny-chained@2``."""
         return f"{self.profile}@{self.depth}"
+
+
+def depth_order(arm: Arm) -> tuple[str, int, str, float]:
+    """Sort key for shallow to deep within a profile; the order of ``Arm`` itself is by name."""
+    return arm.profile, arm.depth, arm.drafter.value, arm.p_min
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +184,23 @@ class Observation:
     def decode_tps(self) -> float:
         """Tokens per second as the engine computes it: (N - 1) / decode time."""
         return (self.tokens - 1) / self.decode_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """One engine start, also one that never came to measure anything.
+
+    Attributes:
+        arm: What was started.
+        start_id: The same id as in the observations of this start.
+        residency: Verdict on the start.
+        failure: Why the engine did not become ready, or None.
+    """
+
+    arm: Arm
+    start_id: str
+    residency: Residency
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

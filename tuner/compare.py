@@ -1,0 +1,320 @@
+"""What may be compared with what, and how sure a difference is.
+
+Covers the traps (another text, another chunk count, another fingerprint) as values that
+name themselves, medians with marked outliers, perplexities, and speed differences
+paired by prompt. Does not choose anything (``tuner.select``).
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tuner.special import t_two_sided_p
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "Comparable",
+    "Incomparable",
+    "Median",
+    "PairedT",
+    "Perplexity",
+    "PerplexityRun",
+    "PplComparison",
+    "Quality",
+    "TextRun",
+    "Trap",
+    "chunk_nll",
+    "comparable",
+    "compare_quality",
+    "mean_of_medians",
+    "median_of",
+    "paired_t",
+    "ppl_compare",
+    "request_z",
+]
+
+Z_95 = 1.96
+_P_95 = 0.05
+OUTLIER_SCORE = 3.5
+"""Distance from the median, in robust standard deviations, from which a value is marked."""
+
+_MAD_TO_SD = 1.4826
+_LEAST_DEVIATION = 0.01
+"""Robust deviation assumed at least, relative to the median: three timings may agree by chance."""
+
+
+class Trap(enum.StrEnum):
+    """Why two results must not be compared."""
+
+    TEXT = "text"
+    SAMPLING = "sampling"
+    FINGERPRINT = "fingerprint"
+    CORPUS = "corpus"
+    CHUNKS = "chunks"
+    CONTEXT = "context"
+    KIND = "kind"
+    CELLS = "cells"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparable:
+    """Nothing speaks against the comparison."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incomparable:
+    """The comparison is refused.
+
+    Attributes:
+        trap: Which trap it is.
+        sentence: What differs, with both values.
+    """
+
+    trap: Trap
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerplexityRun:
+    """What a perplexity depends on besides the model.
+
+    Attributes:
+        corpus: Name or hash of the text.
+        chunks: Number of chunks; a text has easy and hard parts.
+        context: Tokens per chunk, or None if not recorded.
+    """
+
+    corpus: str
+    chunks: int
+    context: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextRun:
+    """What an acceptance or a speed depends on besides the arm.
+
+    Attributes:
+        digest: SHA-256 of the generated text.
+        temperature: Sampling temperature.
+        seed: Sampling seed, or None if it plays no role.
+        fingerprint: Digest of everything else except the depth.
+    """
+
+    digest: str
+    temperature: float = 0.0
+    seed: int | None = None
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """A measured perplexity.
+
+    Attributes:
+        value: Perplexity, > 1.
+        stderr: Its standard error as the tool prints it, or None.
+        run: What it was measured on.
+        chunk_nll: Mean negative log likelihood per chunk for paired tests, or None.
+    """
+
+    value: float
+    stderr: float | None
+    run: PerplexityRun
+    chunk_nll: tuple[float, ...] | None = None
+
+
+class Perplexity(enum.StrEnum):
+    """Verdict on the second of two perplexities."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    TIE = "tie"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PplComparison:
+    """Difference of two log perplexities, second minus first.
+
+    Attributes:
+        delta_log: log(p2 / p1).
+        se: Its standard error.
+        z: ``delta_log / se``.
+        verdict: Of the second against the first.
+    """
+
+    delta_log: float
+    se: float
+    z: float
+    verdict: Perplexity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedT:
+    """Paired t test of b - a."""
+
+    mean: float
+    se: float
+    t: float
+    df: int
+    p: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Median:
+    """Repetitions of one cell; outliers are marked, never dropped.
+
+    Attributes:
+        value: Median over all repetitions.
+        low: Smallest.
+        high: Largest.
+        count: How many.
+        outliers: Indices of the marked ones, in the order given.
+    """
+
+    value: float
+    low: float
+    high: float
+    count: int
+    outliers: tuple[int, ...]
+
+    @property
+    def spread(self) -> float:
+        """(largest - smallest) / median."""
+        return (self.high - self.low) / self.value
+
+
+def comparable(a: PerplexityRun | TextRun, b: PerplexityRun | TextRun) -> Comparable | Incomparable:
+    """Whether two results may be compared, or the first trap that forbids it."""
+    match a, b:
+        case PerplexityRun(), PerplexityRun():
+            return _first_difference(
+                (Trap.CORPUS, "measured on corpus", a.corpus, b.corpus),
+                (Trap.CHUNKS, "measured over a chunk count of", a.chunks, b.chunks),
+                (Trap.CONTEXT, "measured with a context of", a.context, b.context),
+            )
+        case TextRun(), TextRun():
+            return _first_difference(
+                (Trap.FINGERPRINT, "measured under fingerprint", a.fingerprint, b.fingerprint),
+                (Trap.SAMPLING, "sampled at temperature", a.temperature, b.temperature),
+                (Trap.SAMPLING, "sampled with seed", a.seed, b.seed),
+                (Trap.TEXT, "generating the text", a.digest, b.digest),
+            )
+        case _:
+            sentence = "a perplexity and a generated text are different things"
+            return Incomparable(trap=Trap.KIND, sentence=sentence)
+
+
+def _first_difference(
+    *checks: tuple[Trap, str, str | float | None, str | float | None],
+) -> Comparable | Incomparable:
+    for trap, what, left, right in checks:
+        if left != right:
+            sentence = f"one was {what} {left}, the other {right}"
+            return Incomparable(trap=trap, sentence=sentence)
+    return Comparable()
+
+
+def median_of(values: Sequence[float]) -> Median:
+    """Median of positive values; an outlier lies 3.5 robust deviations away (from 3 values)."""
+    middle = statistics.median(values)
+    distances = [abs(v - middle) for v in values]
+    scale = max(_MAD_TO_SD * statistics.median(distances), _LEAST_DEVIATION * middle)
+    far = tuple(i for i, d in enumerate(distances) if d > OUTLIER_SCORE * scale)
+    return Median(
+        value=middle,
+        low=min(values),
+        high=max(values),
+        count=len(values),
+        outliers=far if len(values) >= 3 else (),  # noqa: PLR2004 - two values have no odd one
+    )
+
+
+def mean_of_medians(runs: Sequence[Sequence[float]]) -> float:
+    """Mean over cells of the median over repetitions."""
+    return statistics.fmean(statistics.median(run) for run in runs)
+
+
+def ppl_compare(p1: float, se1: float, p2: float, se2: float, *, rho: float = 0.0) -> PplComparison:
+    """Compare two perplexities whose errors correlate by ``rho`` (0: unpaired).
+
+    The tool's +- is the error of the perplexity, so relative errors are those of the log.
+    """
+    s1, s2 = se1 / p1, se2 / p2
+    delta = math.log(p2 / p1)
+    error = math.sqrt(max(s1 * s1 + s2 * s2 - 2 * rho * s1 * s2, 0.0))
+    z = _ratio(delta, error)
+    verdict = _verdict(delta, significant=abs(z) >= Z_95)
+    return PplComparison(delta_log=delta, se=error, z=z, verdict=verdict)
+
+
+def compare_quality(a: Quality, b: Quality, *, rho: float = 0.0) -> PplComparison | Incomparable:
+    """Compare b with a: paired by chunk where both have chunks, else by their errors.
+
+    Without errors nothing is significant: the verdict is a tie.
+    """
+    match comparable(a.run, b.run):
+        case Incomparable() as refused:
+            return refused
+        case Comparable():
+            pass
+    if a.chunk_nll and b.chunk_nll and len(a.chunk_nll) == len(b.chunk_nll) > 1:
+        test = paired_t(a.chunk_nll, b.chunk_nll)
+        verdict = _verdict(test.mean, significant=test.p < _P_95)
+        return PplComparison(delta_log=test.mean, se=test.se, z=test.t, verdict=verdict)
+    if a.stderr is None or b.stderr is None:
+        delta = math.log(b.value / a.value)
+        return PplComparison(delta_log=delta, se=math.inf, z=0.0, verdict=Perplexity.TIE)
+    return ppl_compare(a.value, a.stderr, b.value, b.stderr, rho=rho)
+
+
+def chunk_nll(running: Sequence[float]) -> tuple[float, ...]:
+    """Mean negative log likelihood per chunk from the running perplexities of the tool."""
+    sums = [0.0, *(j * math.log(p) for j, p in enumerate(running, start=1))]
+    return tuple(now - before for before, now in itertools.pairwise(sums))
+
+
+def paired_t(a: Sequence[float], b: Sequence[float]) -> PairedT:
+    """Paired t test of b - a over at least two pairs."""
+    differences = [y - x for x, y in zip(a, b, strict=True)]
+    count = len(differences)
+    mean = statistics.fmean(differences)
+    error = statistics.stdev(differences) / math.sqrt(count)
+    t = _ratio(mean, error)
+    p = 0.0 if math.isinf(t) else t_two_sided_p(t, count - 1)
+    return PairedT(mean=mean, se=error, t=t, df=count - 1, p=p)
+
+
+def request_z(
+    steps: int, accepted: int, *, mean: float, variance: float, tau2: float, phi: float = 1.0
+) -> float:
+    """Standardised acceptance of one request against a reference.
+
+    Args:
+        steps: Verification steps of the request.
+        accepted: Accepted draft tokens.
+        mean: Reference mean per step.
+        variance: Reference variance per step.
+        tau2: Variance of the mean between requests; without it an alarm is false
+            every 17 requests.
+        phi: Over-dispersion within a request.
+    """
+    return (accepted / steps - mean) / math.sqrt(phi * variance / steps + tau2)
+
+
+def _ratio(value: float, error: float) -> float:
+    if error == 0.0:
+        return math.copysign(math.inf, value) if value else 0.0
+    return value / error
+
+
+def _verdict(delta: float, *, significant: bool) -> Perplexity:
+    if not significant:
+        return Perplexity.TIE
+    return Perplexity.WORSE if delta > 0 else Perplexity.BETTER

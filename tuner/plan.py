@@ -1,0 +1,271 @@
+"""What a history of measurements means for a search: what is missing, out, or worth a start.
+
+Covers the values that a design takes and returns, retries, budgets and the eliminations
+that any strategy shares. Strategies are in ``tuner.design``.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from tuner.select import does_not_fit, rejection
+from tuner.summary import ArmSummary, not_usable, summarise
+from tuner.types import depth_order
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuner.types import Arm, Budget, Observation, Start
+
+__all__ = [
+    "ATTEMPTS",
+    "Ask",
+    "Cell",
+    "Elimination",
+    "History",
+    "Rejected",
+    "State",
+    "Stop",
+    "Task",
+    "WorkloadPlan",
+]
+
+ATTEMPTS = 2
+"""Engine starts of one arm before its missing cells are given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Cell:
+    """One repetition of one prompt."""
+
+    workload: str
+    prompt: int
+    repetition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadPlan:
+    """A workload and how many of its prompts are used (indices 0..prompts-1)."""
+
+    name: str
+    prompts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """All that was told so far.
+
+    Attributes:
+        observations: Every repetition, excluded ones too.
+        starts: Every engine start; needed where a start measured nothing.
+        spent_s: Wall seconds spent, for ``Budget.max_seconds``.
+    """
+
+    observations: tuple[Observation, ...] = ()
+    starts: tuple[Start, ...] = ()
+    spent_s: float = 0.0
+
+    def tell(self, *observations: Observation) -> History:
+        """History with more observations."""
+        return replace(self, observations=self.observations + observations)
+
+    def started(self, *starts: Start) -> History:
+        """History with more engine starts."""
+        return replace(self, starts=self.starts + starts)
+
+
+class Elimination(enum.StrEnum):
+    """Why an arm is out."""
+
+    DOES_NOT_FIT = "does not fit"
+    DOES_NOT_PAY = "does not pay"
+    NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """An arm that is out, with one clause that says why."""
+
+    arm: Arm
+    verdict: Elimination
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Start this arm once and run these cells on it, in this order.
+
+    Attributes:
+        arm: What to start.
+        cells: At least one; repetitions of a prompt follow each other.
+        reason: One clause that says why this arm comes next.
+    """
+
+    arm: Arm
+    cells: tuple[Cell, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Nothing more to measure.
+
+    Attributes:
+        reason: One sentence.
+        rejected: Arms that are out, shallow to deep.
+    """
+
+    reason: str
+    rejected: tuple[Rejected, ...]
+
+
+class Task(Protocol):
+    """What every strategy is given."""
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """Depths of one profile."""
+        ...
+
+    @property
+    def workloads(self) -> tuple[WorkloadPlan, ...]:
+        """What to run."""
+        ...
+
+    @property
+    def repetitions(self) -> int:
+        """Repetitions of every prompt."""
+        ...
+
+    @property
+    def budget(self) -> Budget:
+        """Limits."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a history means for a task."""
+
+    budget: Budget
+    attempts: dict[Arm, int]
+    missing: dict[Arm, tuple[Cell, ...]]
+    open: tuple[Arm, ...]
+    """Arms worth a start: cells missing, not out, attempts left; shallow to deep."""
+    measured: tuple[ArmSummary, ...]
+    """Rows that may be chosen."""
+    out: tuple[Rejected, ...]
+    cells: int
+    spent_s: float
+
+    @classmethod
+    def of(cls, task: Task, history: History, *, deepest: int | None = None) -> State:
+        """Sort the arms of ``task`` by what ``history`` says of them.
+
+        ``deepest`` is the deepest depth that is predicted to fit, or None.
+        """
+        arms = sorted(set(task.arms), key=depth_order)
+        seen = [o for o in history.observations if o.arm in arms]
+        starts = [s for s in history.starts if s.arm in arms]
+        rows = {row.arm: row for row in summarise(seen, starts)}
+        ids = {(o.arm, o.start_id) for o in seen} | {(s.arm, s.start_id) for s in starts}
+        attempts: dict[Arm, int] = {}
+        for arm, _ in ids:
+            attempts[arm] = attempts.get(arm, 0) + 1
+        missing = {arm: _missing(arm, task.workloads, task.repetitions, seen) for arm in arms}
+        out = _misfits(arms, rows, deepest)
+        wanted = [arm for arm in arms if missing[arm] and arm not in {r.arm for r in out}]
+        given_up = [arm for arm in wanted if attempts.get(arm, 0) >= ATTEMPTS]
+        return cls(
+            budget=task.budget,
+            attempts=attempts,
+            missing=missing,
+            open=tuple(arm for arm in wanted if arm not in given_up),
+            measured=tuple(row for row in rows.values() if rejection(row) is None),
+            out=tuple(sorted([*out, *(_given_up(arm, rows) for arm in given_up)], key=_by_depth)),
+            cells=len({(o.arm, o.workload, o.prompt) for o in seen}),
+            spent_s=history.spent_s,
+        )
+
+    def ask(self, arm: Arm, reason: str) -> Ask | Stop:
+        """Ask for the missing cells of an arm, if the budget allows it."""
+        cells = self.missing[arm]
+        budget = self.budget
+        prompts = len({(c.workload, c.prompt) for c in cells})
+        if sum(self.attempts.values()) >= budget.max_restarts:
+            return self.stop(f"the budget of {budget.max_restarts} engine starts is spent", ())
+        if budget.max_cells is not None and self.cells + prompts > budget.max_cells:
+            return self.stop(f"the budget of {budget.max_cells} cells is spent", ())
+        if budget.max_seconds is not None and self.spent_s >= budget.max_seconds:
+            return self.stop(f"the budget of {budget.max_seconds:g} s is spent", ())
+        return Ask(arm=arm, cells=cells, reason=f"depth {arm.depth} {reason}")
+
+    def stop(self, reason: str, unpromising: Sequence[Rejected]) -> Stop:
+        """Stop; arms that are neither measured nor out for a reason were not reached."""
+        known = {r.arm for r in (*self.out, *unpromising)}
+        left = [
+            Rejected(arm=arm, verdict=Elimination.NOT_MEASURED, reason="was not reached")
+            for arm in self.open
+            if arm not in known
+        ]
+        return Stop(
+            reason=reason, rejected=tuple(sorted([*self.out, *unpromising, *left], key=_by_depth))
+        )
+
+
+def _by_depth(one: Rejected) -> tuple[str, int, str, float]:
+    return depth_order(one.arm)
+
+
+def _missing(
+    arm: Arm,
+    workloads: Sequence[WorkloadPlan],
+    repetitions: int,
+    observations: Sequence[Observation],
+) -> tuple[Cell, ...]:
+    done = {
+        Cell(workload=o.workload, prompt=o.prompt, repetition=o.repetition)
+        for o in observations
+        if o.arm == arm and not_usable(o) is None
+    }
+    wanted = [
+        Cell(workload=plan.name, prompt=prompt, repetition=repetition)
+        for plan in workloads
+        for prompt in range(plan.prompts)
+        for repetition in range(repetitions)
+    ]
+    return tuple(cell for cell in wanted if cell not in done)
+
+
+def _misfits(
+    arms: Sequence[Arm], rows: dict[Arm, ArmSummary], deepest: int | None
+) -> list[Rejected]:
+    """Arms that do not fit: seen, deeper than one that was seen, or predicted.
+
+    A deeper arm that was measured resident stands by itself.
+    """
+    out: list[Rejected] = []
+    evicted: Arm | None = None
+    for arm in arms:
+        row = rows.get(arm)
+        seen = None if row is None else does_not_fit(row.residency)
+        if seen is not None:
+            evicted = evicted or arm
+            why = seen
+        elif row is not None and row.tps is not None:
+            continue
+        elif evicted is not None:
+            why = f"does not fit (depth {evicted.depth} already does not)"
+        elif deepest is not None and arm.depth > deepest:
+            why = f"does not fit (predicted: at most depth {deepest} does)"
+        else:
+            continue
+        out.append(Rejected(arm=arm, verdict=Elimination.DOES_NOT_FIT, reason=why))
+    return out
+
+
+def _given_up(arm: Arm, rows: dict[Arm, ArmSummary]) -> Rejected:
+    why = rejection(rows[arm]) or f"still lacks cells after {ATTEMPTS} starts"
+    return Rejected(arm=arm, verdict=Elimination.NOT_MEASURED, reason=why)
