@@ -1,0 +1,153 @@
+"""Turn one line of an engine's log into a fact, or into nothing.
+
+Total and pure: any text goes in, nothing is raised. Understands plain lines, coloured
+lines, lines of a router's child (``[port] …``) and ``--log-jsonl``. What several facts
+mean together is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from mtpd.engine.facts import Breakdown, BreakdownTable, Fact, LogDialectUnknown
+from mtpd.engine.log_rules_run import END_RULES, REQUEST_RULES, RUN_RULES
+from mtpd.engine.log_rules_start import START_RULES
+
+if TYPE_CHECKING:
+    from mtpd.engine.log_rule import Rule
+
+__all__ = ["MAX_LINE", "fact", "plain"]
+
+MAX_LINE = 16 * 1024
+"""Longer lines (a logged prompt) are looked at only in their first quarter."""
+
+_KEPT = 4 * 1024
+_QUOTED = 200
+_HEAD = 40
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_PREFIX = re.compile(
+    r"(?:\[\d+\] )?(?:\d+\.\d\d\.\d{3}\.\d{3} )?(?:([ID]) |[WE] )?", re.ASCII
+).match
+
+_INFO_RULES = START_RULES + RUN_RULES
+_ALL_RULES = _INFO_RULES + END_RULES
+_REQUEST_MARK = " | task "
+
+# Functions that print by the thousand and never anything of interest; some of them quote
+# the model file, so that skipping them also keeps a file's own words from being evidence.
+_NOISE = frozenset(
+    {
+        "adapters_lora_are_same",
+        "create_tensor",
+        "done_getting_tensors",
+        "graph_reserve",
+        "init_tokenizer",
+        "llama_graph_n_input_tensors",
+        "llama_model_loader",
+        "load",
+        "print_info",
+        "set_abort_callback",
+        "set_adapters_lora",
+        "set_embeddings",
+        "que          post",
+        "que    start_loop",
+        "que  process_new_",
+        "que  yield_to_que",
+        "spec        draft",
+        "srv        decode",
+        "srv  process_sing",
+        "srv  update_slots",
+    }
+)
+
+
+def plain(line: str) -> str:
+    """The message of a line without colour, prefix and trailing space."""
+    return _split(line)[0]
+
+
+def fact(line: str) -> Fact | None:
+    """What one line says; None for a line that says nothing to us. Never raises."""
+    text, informative = _split(line)
+    if text.startswith('{"type":'):
+        return _json(text)
+    return _read(text, informative=informative)
+
+
+def _split(line: str) -> tuple[str, bool]:
+    """The message, and whether its level says that it tells of no failure."""
+    if len(line) > MAX_LINE:
+        line = line[:_KEPT]
+    if "\x1b" in line:
+        line = _ANSI.sub("", line)
+    match = _PREFIX(line)
+    if match is None:
+        return line.rstrip(), False
+    return line[match.end() :].rstrip(), match[1] is not None
+
+
+def _read(text: str, *, informative: bool) -> Fact | None:
+    if text[: text.find(":", 0, _HEAD)] in _NOISE:
+        return None
+    start_rules = _INFO_RULES if informative else _ALL_RULES
+    for rule in REQUEST_RULES if _REQUEST_MARK in text else start_rules:
+        if rule[0] in text:
+            match = rule[1](text)
+            if match is not None:
+                return _build(rule, match, text)
+            if rule[3] is not None:
+                return LogDialectUnknown(family=rule[3], text=text[:_QUOTED])
+    return None
+
+
+def _build(rule: Rule, match: re.Match[str], text: str) -> Fact | None:
+    try:
+        return rule.build(match)
+    except ValueError:
+        return LogDialectUnknown(family=rule.family or "number", text=text[:_QUOTED])
+
+
+def _json(text: str) -> Fact | None:
+    """A line of ``--log-jsonl``; a message of several lines is judged by its first."""
+    try:
+        record: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict):
+        return None
+    message = record.get("msg")
+    if isinstance(message, str):
+        return _read(plain(message.partition("\n")[0]), informative=False)
+    data = record.get("data")
+    if record.get("type") == "fit_memory_breakdown" and isinstance(data, dict):
+        return _table(data.get("rows"))
+    return None
+
+
+def _table(rows: object) -> BreakdownTable | None:
+    if not isinstance(rows, list):
+        return None
+    read = [row for row in map(_row, rows) if row is not None]
+    return BreakdownTable(rows=tuple(read)) if read else None
+
+
+def _row(row: object) -> Breakdown | None:
+    if not isinstance(row, dict) or not isinstance(name := row.get("name"), str):
+        return None
+
+    def mib(key: str) -> int | None:
+        value = row.get(key)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    return Breakdown(
+        device=name,
+        total_mib=mib("total"),
+        free_mib=mib("free"),
+        self_mib=mib("self") or 0,
+        model_mib=mib("model") or 0,
+        context_mib=mib("context") or 0,
+        compute_mib=mib("compute") or 0,
+    )
