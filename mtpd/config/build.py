@@ -1,0 +1,203 @@
+"""From checked tables to the frozen objects of ``mtpd.config.model``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from mtpd.config.checks import Listen, parse_listen
+from mtpd.config.data import bundled_model
+from mtpd.config.model import (
+    BudgetConfig,
+    Config,
+    DrafterConfig,
+    EngineConfig,
+    Fit,
+    HardwareProfile,
+    Message,
+    Objective,
+    Offload,
+    Pool,
+    Profile,
+    Quality,
+    ServerConfig,
+    TuningConfig,
+    TuningMode,
+    Workload,
+    WorkloadPrompt,
+)
+from tuner.types import Drafter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mtpd.config.layers import Origins
+    from mtpd.config.locate import Path as KeyPath
+    from mtpd.config.schema import (
+        DrafterTable,
+        HardwareTable,
+        ModelTable,
+        PoolTable,
+        RootTable,
+        ServerTable,
+        WorkloadTable,
+    )
+
+__all__ = ["build", "build_hardware", "build_workload"]
+
+_BUNDLED = "bundled:"
+
+
+def build(
+    root: RootTable,
+    *,
+    origins: Origins,
+    hardware: HardwareProfile | None,
+    workloads: Mapping[str, Workload],
+    sources: tuple[str, ...],
+) -> Config:
+    """Make the configuration; the tables have passed every check."""
+    return Config(
+        server=_server(root.server, origins),
+        engine=EngineConfig(
+            binary=_binary(root.engine.binary, origins),
+            threads=root.engine.threads,
+            extra_env=tuple(sorted(root.engine.extra_env.items())),
+            load_stall_s=root.engine.load_stall_s,
+        ),
+        budget=BudgetConfig(hardware=root.budget.hardware, headroom_mib=root.budget.headroom_mib),
+        tuning=TuningConfig(
+            mode=TuningMode(root.tuning.mode),
+            min_idle_s=root.tuning.min_idle_s,
+            min_dwell_s=root.tuning.min_dwell_s,
+            max_restarts_per_day=root.tuning.max_restarts_per_day,
+        ),
+        pools=MappingProxyType({name: _pool(name, pool) for name, pool in root.pools.items()}),
+        profiles=MappingProxyType(
+            {name: _profile(name, model, origins) for name, model in root.models.items()}
+        ),
+        hardware=hardware,
+        workloads=MappingProxyType(dict(workloads)),
+        sources=sources,
+    )
+
+
+def _server(table: ServerTable, origins: Origins) -> ServerConfig:
+    listen = parse_listen(table.listen)
+    if not isinstance(listen, Listen):
+        raise TypeError(listen)
+    socket = table.control_socket
+    return ServerConfig(
+        listen_host=listen.host,
+        listen_port=listen.port,
+        control_socket=None
+        if socket is None
+        else _absolute(socket, ("server", "control_socket"), origins),
+        max_waiting=table.max_waiting,
+        queue_timeout_s=table.queue_timeout_s,
+    )
+
+
+def _binary(text: str, origins: Origins) -> str:
+    """A bare word is looked up later; anything with a slash is a path."""
+    return _absolute(text, ("engine", "binary"), origins) if "/" in text else text
+
+
+def _absolute(text: str, key: KeyPath, origins: Origins) -> str:
+    """A path relative to the file that names it; a bundled model's own path."""
+    if text.startswith(_BUNDLED):
+        return str(bundled_model(text.removeprefix(_BUNDLED)))
+    origin = origins.find(key)
+    return str(Path(origin.folder) / text) if origin is not None else str(Path(text).absolute())
+
+
+def _pool(name: str, table: PoolTable) -> Pool:
+    return Pool(
+        name=name,
+        members=tuple(table.members),
+        objective=Objective(table.objective),
+        require_tags=tuple(table.require_tags),
+        offload=Offload(table.offload),
+    )
+
+
+def _profile(name: str, table: ModelTable, origins: Origins) -> Profile:
+    at = ("models", name)
+    return Profile(
+        name=name,
+        model=_absolute(table.model, (*at, "model"), origins),
+        aliases=tuple(table.aliases),
+        tags=tuple(table.tags),
+        context=table.context,
+        slots=table.slots,
+        kv_type=table.kv_type,
+        draft_kv_type=table.draft_kv_type,
+        offload=Offload(table.offload),
+        fit=Fit(table.fit),
+        n_gpu_layers=table.n_gpu_layers,
+        threads=table.threads,
+        batch=table.batch,
+        ubatch=table.ubatch,
+        flash_attention=table.flash_attention,
+        device=table.device,
+        seed=table.seed,
+        drafter=_drafter(table.drafter, (*at, "drafter"), origins),
+        quality=_quality(table),
+    )
+
+
+def _drafter(table: DrafterTable, at: KeyPath, origins: Origins) -> DrafterConfig:
+    return DrafterConfig(
+        kind=Drafter(table.kind),
+        max_depth=table.max_depth,
+        depth=table.depth,
+        p_min=table.p_min,
+        model=None if table.model is None else _absolute(table.model, (*at, "model"), origins),
+    )
+
+
+def _quality(table: ModelTable) -> Quality | None:
+    if table.quality is None:
+        return None
+    return Quality(
+        perplexity=table.quality.perplexity,
+        stderr=table.quality.stderr,
+        corpus=table.quality.corpus,
+        chunks=table.quality.chunks,
+    )
+
+
+def build_hardware(name: str, table: HardwareTable) -> HardwareProfile:
+    """The facts of a card; its model defaults were merged into the profiles."""
+    return HardwareProfile(
+        name=name,
+        description=table.description,
+        isa=table.isa,
+        vram_mib=table.vram_mib,
+        power_cap_w=table.power_cap_w,
+        gate_edge_c=table.gate_edge_c,
+        row_cost=table.row_cost,
+        row_cost_source=table.row_cost_source,
+        drafting_note=table.drafting_note,
+    )
+
+
+def build_workload(name: str, table: WorkloadTable) -> Workload:
+    """A prompt set under its name."""
+    return Workload(
+        name=name,
+        description=table.description,
+        max_tokens=table.max_tokens,
+        prompts=tuple(
+            WorkloadPrompt(
+                path=prompt.path,
+                messages=tuple(
+                    Message(role=message.role, content=message.content)
+                    for message in prompt.messages
+                ),
+                prompt=prompt.prompt,
+            )
+            for prompt in table.prompts
+        ),
+    )

@@ -1,0 +1,230 @@
+"""Rules that concern more than one key, each told at the key to change.
+
+Works on validated tables and reads no file. Types, ranges and unknown keys are
+``mtpd.config.schema``'s business.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mtpd.config.model import ENGINE_ENV_RULE, may_set_for_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from mtpd.config.locate import Path
+    from mtpd.config.schema import (
+        EngineTable,
+        HardwareTable,
+        ModelTable,
+        PoolTable,
+        PromptTable,
+        RootTable,
+        ServerTable,
+        WorkloadTable,
+    )
+
+__all__ = [
+    "Listen",
+    "check_hardware",
+    "check_root",
+    "check_workload",
+    "did_you_mean",
+    "parse_listen",
+]
+
+Finding = tuple["Path", str]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+:-]{0,99}")
+_ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+:/@-]{0,199}")
+_LISTEN = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>[0-9]{1,5})")
+_RESERVED = "auto"
+_MAX_PORT = 65_535
+_MIN_SLOT_CONTEXT = 256  # the engine rounds each slot's cells up to a multiple of 256
+_NEEDS_FILE = frozenset({"mtp-file", "draft-model", "eagle3"})
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'x'?"`` for the nearest known word, or an empty string."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """A parsed ``listen`` address."""
+
+    host: str
+    port: int
+
+
+def parse_listen(text: str) -> Listen | str:
+    """The address, or the sentence that says why it is not accepted."""
+    match = _LISTEN.fullmatch(text)
+    if match is None:
+        return f"must be ADDRESS:PORT such as '127.0.0.1:8080' or '[::1]:8080', not {text!r}"
+    host, port = match["v6"] or match["host"], int(match["port"])
+    if port > _MAX_PORT:
+        return f"the port must be at most {_MAX_PORT}, not {port}"
+    if host == "localhost":
+        return Listen("127.0.0.1", port)
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return f"must name an IP address or 'localhost', not {host!r}"
+    if not address.is_loopback:
+        return (
+            f"{text} can be reached from other machines; that needs access tokens, which this"
+            " version does not have: listen on 127.0.0.1 or [::1]"
+        )
+    return Listen(host, port)
+
+
+def check_root(root: RootTable, *, all_models: frozenset[str]) -> Iterator[Finding]:
+    """Everything in ``mtpd.toml`` and the model profiles that contradicts itself.
+
+    Args:
+        root: The tables that passed validation.
+        all_models: Names of all model profiles, including those that did not.
+    """
+    yield from _server(root.server)
+    yield from _engine(root.engine)
+    for name, model in root.models.items():
+        yield from _model(("models", name), name, model)
+    yield from _names(root)
+    for name, pool in root.pools.items():
+        yield from _pool(("pools", name), pool, all_models)
+
+
+def _server(server: ServerTable) -> Iterator[Finding]:
+    listen = parse_listen(server.listen)
+    if isinstance(listen, str):
+        yield ("server", "listen"), listen
+    if server.control_socket is not None:
+        yield from _path(("server", "control_socket"), server.control_socket)
+
+
+def _engine(engine: EngineTable) -> Iterator[Finding]:
+    yield from _path(("engine", "binary"), engine.binary)
+    for name, value in engine.extra_env.items():
+        path = ("engine", "extra_env", name)
+        if not may_set_for_engine(name):
+            yield (
+                path,
+                f"may not be set for engines; allowed are {ENGINE_ENV_RULE}",
+            )
+        elif not value.isprintable():
+            yield path, "must be printable text on one line"
+
+
+def _model(path: Path, name: str, model: ModelTable) -> Iterator[Finding]:
+    if not _NAME.fullmatch(name):
+        yield path, f"{name!r} is not a model name: letters, digits and . _ + : - (at most 100)"
+    yield from _path((*path, "model"), model.model)
+    bundled = model.model.removeprefix("bundled:")
+    if bundled != model.model and not _NAME.fullmatch(bundled):
+        yield (*path, "model"), f"{model.model!r} must name a file that comes with mtpd"
+    if model.context // model.slots < _MIN_SLOT_CONTEXT:
+        least = model.slots * _MIN_SLOT_CONTEXT
+        yield (*path, "slots"), f"{model.slots} slots need a context of at least {least} tokens"
+    if model.batch is not None and model.ubatch is not None and model.ubatch > model.batch:
+        yield (*path, "ubatch"), f"must be at most batch ({model.batch}), not {model.ubatch}"
+    if model.kv_type.startswith(("q", "iq")) and model.flash_attention == "off":
+        yield (
+            (*path, "kv_type"),
+            f"{model.kv_type} needs flash attention, which flash_attention = 'off' forbids",
+        )
+    yield from _drafter((*path, "drafter"), model)
+
+
+def _drafter(path: Path, model: ModelTable) -> Iterator[Finding]:
+    drafter = model.drafter
+    if drafter.kind == "none":
+        for key, given in (("max_depth", drafter.max_depth), ("depth", drafter.depth)):
+            if given:
+                yield (*path, key), f"must be 0 where kind is 'none', not {given}"
+    elif drafter.max_depth == 0:
+        yield (*path, "max_depth"), f"must be at least 1 where kind is {drafter.kind!r}"
+    if drafter.kind != "none" and drafter.depth is not None and drafter.depth > drafter.max_depth:
+        yield (
+            (*path, "depth"),
+            f"must be at most max_depth ({drafter.max_depth}), not {drafter.depth}",
+        )
+    if drafter.kind in _NEEDS_FILE and drafter.model is None:
+        yield (*path, "kind"), f"{drafter.kind!r} needs the key 'model', the file of the drafter"
+    if drafter.model is not None:
+        if drafter.kind not in _NEEDS_FILE:
+            yield (*path, "model"), f"is not used where kind is {drafter.kind!r}"
+        yield from _path((*path, "model"), drafter.model)
+
+
+def _names(root: RootTable) -> Iterator[Finding]:
+    """Every name a client may ask for means one thing."""
+    taken: dict[str, str] = {_RESERVED: "a reserved word"}
+    for name in root.models:
+        if name in taken:
+            yield ("models", name), f"{name!r} is {taken[name]}"
+        taken[name] = f"the model {name!r}"
+    for name in root.pools:
+        if not _NAME.fullmatch(name):
+            yield ("pools", name), f"{name!r} is not a pool name: letters, digits and . _ + : -"
+        if name in taken:
+            yield ("pools", name), f"{name!r} is already {taken[name]}"
+        taken.setdefault(name, f"the pool {name!r}")
+    for name, model in root.models.items():
+        for number, alias in enumerate(model.aliases):
+            path: Path = ("models", name, "aliases", number)
+            if not _ALIAS.fullmatch(alias):
+                yield path, f"{alias!r} is not an alias: letters, digits and . _ + : / @ -"
+            elif alias in taken:
+                yield path, f"the alias {alias!r} is already {taken[alias]}"
+            taken.setdefault(alias, f"an alias of {name!r}")
+
+
+def _pool(path: Path, pool: PoolTable, all_models: frozenset[str]) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for number, member in enumerate(pool.members):
+        here = (*path, "members", number)
+        if member in seen:
+            yield here, f"{member!r} is listed twice"
+        elif member not in all_models:
+            yield here, f"there is no model {member!r}{did_you_mean(member, all_models)}"
+        seen.add(member)
+
+
+def _path(path: Path, value: str) -> Iterator[Finding]:
+    if not value.isprintable():
+        yield path, "must be printable text on one line"
+    elif value.startswith("~"):
+        yield path, f"'~' is not expanded here; write the whole path instead of {value!r}"
+
+
+def check_hardware(hardware: HardwareTable) -> Iterator[Finding]:
+    """Facts that need each other in a hardware profile."""
+    if hardware.row_cost is not None and hardware.row_cost_source is None:
+        yield ("row_cost",), "needs row_cost_source: the cells that it was fitted to"
+
+
+def check_workload(workload: WorkloadTable) -> Iterator[Finding]:
+    """Prompts that their endpoint cannot take."""
+    for number, prompt in enumerate(workload.prompts):
+        message = _prompt(prompt)
+        if message is not None:
+            yield ("prompts", number), message
+
+
+def _prompt(prompt: PromptTable) -> str | None:
+    if prompt.path == "/completion":
+        if prompt.prompt is None or prompt.messages:
+            return "'/completion' takes 'prompt' and no 'messages'"
+        return None
+    if prompt.prompt is not None or not prompt.messages:
+        return f"{prompt.path!r} takes 'messages' and no 'prompt'"
+    if prompt.messages[-1].role != "user":
+        return "the last message must be the user's"
+    return None

@@ -1,0 +1,66 @@
+"""Whether the files that profiles name are there.
+
+Not part of loading: a missing file is a problem of its model, told by ``mtpd check``
+and again when that model is to be started.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtpd.config.locate import dotted
+from mtpd.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mtpd.config.model import Config, Profile
+
+__all__ = ["file_problems", "require_files"]
+
+
+def file_problems(config: Config) -> tuple[str, ...]:
+    """Every file that a profile names and that cannot be read, as ``FILE:LINE: KEY: ...``."""
+    problems = []
+    for profile in config.profiles.values():
+        for key, text in _named(profile):
+            path = dotted(("models", profile.name, *key))
+            reason = _unreadable(text)
+            if reason is not None:
+                origin = config.origins.get(path, "default")
+                problems.append(f"{origin}: {path}: {text} {reason}")
+    return tuple(problems)
+
+
+def require_files(profile: Profile) -> None:
+    """Refuse to start a profile whose files are not there.
+
+    Raises:
+        ConfigError: One sentence per file.
+    """
+    problems = tuple(
+        f"{profile.name}: the file {text} {reason}"
+        for _, text in _named(profile)
+        if (reason := _unreadable(text)) is not None
+    )
+    if problems:
+        raise ConfigError(problems, hint="correct the key 'model' of the profile, see `mtpd check`")
+
+
+def _named(profile: Profile) -> tuple[tuple[tuple[str, ...], str], ...]:
+    files: tuple[tuple[tuple[str, ...], str], ...] = ((("model",), profile.model),)
+    if profile.drafter.model is not None:
+        files += ((("drafter", "model"), profile.drafter.model),)
+    return files
+
+
+def _unreadable(text: str) -> str | None:
+    path = Path(text)
+    try:
+        if path.is_dir():
+            return "is a directory, not a GGUF file"
+        if not path.is_file():
+            return "does not exist"
+    except OSError as error:
+        return f"cannot be reached: {error.strerror}"
+    return None if os.access(path, os.R_OK) else "cannot be read by this user"

@@ -1,0 +1,230 @@
+"""Reading the configuration: which files, in which layers, with every error at once.
+
+Layers: defaults < hardware profile < model profile < mtpd.toml < command line. A
+profile beside ``mtpd.toml`` (``profiles/models/NAME.toml``) takes the place of a
+shipped one with the same name. That a model file exists is not checked here
+(``mtpd.config.files``): a missing file concerns its model, not the daemon.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from mtpd.config.build import build, build_hardware, build_workload
+from mtpd.config.checks import check_hardware, check_root, check_workload, did_you_mean
+from mtpd.config.data import profiles_dir
+from mtpd.config.layers import Origin, Origins, Problem, Tree, merge, mount, nest
+from mtpd.config.locate import dotted, parse_key
+from mtpd.config.origins import leaves
+from mtpd.config.schema import HardwareTable, RootTable, WorkloadTable
+from mtpd.config.sources import Source, find, read
+from mtpd.config.validate import Validation
+from mtpd.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mtpd.config.locate import Path as KeyPath
+    from mtpd.config.model import Config, HardwareProfile, Workload
+
+__all__ = ["load"]
+
+_COMMAND_LINE = "command line"
+_HINT = "every key is explained in docs/configuration.md"
+
+
+def load(path: Path | None, *, overrides: Mapping[str, object] = MappingProxyType({})) -> Config:
+    """Read everything and check it.
+
+    Args:
+        path: ``mtpd.toml``, or None for the defaults and the shipped profiles.
+        overrides: Dotted key path (``server.listen``) to value, from the command line;
+            None as a value means that the option was not given.
+
+    Raises:
+        ConfigError: With every problem that was found.
+    """
+    return _Loading(path, overrides).config()
+
+
+class _Loading:
+    """The state of one load: the merged tree, its origins, the problems so far."""
+
+    def __init__(self, path: Path | None, overrides: Mapping[str, object]) -> None:
+        user = (path.parent / "profiles",) if path is not None else ()
+        self.places = (*user, profiles_dir())
+        self.problems: list[Problem] = []
+        self.sources: list[str] = []
+        self.tree: Tree = {}
+        self.origins = Origins()
+        self.file = str(path) if path is not None else _COMMAND_LINE
+        self.main = self.read(path) if path is not None else None
+        self.override_tree: Tree = {}
+        self.override_origins: dict[KeyPath, Origin] = {}
+        self.unknown_hardware: str | None = None
+        self.hardware_origins: dict[KeyPath, Origin] = {}
+        self.take_overrides(overrides)
+
+    def config(self) -> Config:
+        name = self.hardware_name()
+        hardware_source = self.hardware_source(name) if name is not None else None
+        self.mount_models(hardware_source)
+        if self.main is not None:
+            origins = mount(self.main.lines, file=self.main.file, folder=self.main.folder)
+            merge(self.tree, self.origins, self.main.tree, origins)
+            self.sources.append(self.main.file)
+        merge(self.tree, self.origins, self.override_tree, self.override_origins)
+        root = self.validate_root()
+        hardware = self.hardware(name, hardware_source)
+        workloads = self.workloads()
+        if self.problems or root is None:
+            raise ConfigError(_in_order(self.problems), hint=_HINT)
+        config = build(
+            root,
+            origins=self.origins,
+            hardware=hardware,
+            workloads=workloads,
+            sources=tuple(self.sources),
+        )
+        return replace(config, origins=self.told_origins(config))
+
+    def read(self, path: Path) -> Source | None:
+        source = read(path)
+        if isinstance(source, Problem):
+            self.problems.append(source)
+            return None
+        return source
+
+    def take_overrides(self, overrides: Mapping[str, object]) -> None:
+        folder = str(Path().absolute())
+        for key, value in overrides.items():
+            if value is None:
+                continue
+            path = parse_key(key)
+            if path is None:
+                message = f"{key!r} is not a key path"
+                self.problems.append(Problem(file=_COMMAND_LINE, message=message))
+                continue
+            origin = Origin(file=_COMMAND_LINE, line=0, path=path, folder=folder)
+            layer = Origins(self.override_origins)
+            merge(self.override_tree, layer, nest(path, value), {path: origin})
+
+    def hardware_name(self) -> str | None:
+        """The selected hardware profile, needed before the layers can be joined."""
+        for tree in (self.override_tree, self.main.tree if self.main is not None else {}):
+            budget = tree.get("budget")
+            if isinstance(budget, dict) and isinstance(budget.get("hardware"), str):
+                return str(budget["hardware"])
+        return None
+
+    def hardware_source(self, name: str) -> Source | None:
+        known = find(self.places, "hardware")
+        if name in known:
+            return self.read(known[name])
+        self.unknown_hardware = f"there is no hardware profile {name!r}" + (
+            did_you_mean(name, known) or f"; known are {', '.join(sorted(known))}"
+        )
+        return None
+
+    def mount_models(self, hardware: Source | None) -> None:
+        """Lay the model profiles on the hardware profile's defaults."""
+        files = find(self.places, "models")
+        if hardware is not None:
+            self.sources.append(hardware.file)
+        for name in sorted(files.keys() | _model_names(self.main) | _names(self.override_tree)):
+            self.mount_defaults(name, hardware)
+            source = self.read(files[name]) if name in files else None
+            if source is not None:
+                self.sources.append(source.file)
+                at = ("models", name)
+                lines = mount(source.lines, file=source.file, folder=source.folder, at=at)
+                merge(self.tree, self.origins, nest(at, source.tree), lines)
+
+    def mount_defaults(self, name: str, hardware: Source | None) -> None:
+        defaults = hardware.tree.get("model_defaults") if hardware is not None else None
+        if hardware is None or not isinstance(defaults, dict):
+            return
+        at = ("models", name)
+        below = ("model_defaults",)
+        lines = mount(
+            hardware.lines, file=hardware.file, folder=hardware.folder, at=at, below=below
+        )
+        merge(self.tree, self.origins, nest(at, defaults), lines)
+
+    def validate_root(self) -> RootTable | None:
+        named = frozenset(_names(self.tree))
+        validation = Validation(origins=self.origins, file=self.file)
+        self.drop_models_without_a_file(validation)
+        root = validation.table(RootTable, self.tree)
+        if root is not None:
+            validation.findings(check_root(root, all_models=named))
+        if self.unknown_hardware is not None:
+            validation.add(("budget", "hardware"), self.unknown_hardware)
+        self.problems += validation.problems
+        return root
+
+    def drop_models_without_a_file(self, validation: Validation) -> None:
+        """A mistyped ``[models.NAME]`` looks like a new model without its only required key."""
+        models = self.tree.get("models")
+        if not isinstance(models, dict):
+            return
+        files = find(self.places, "models")
+        for name, table in list(models.items()):
+            if name not in files and isinstance(table, dict) and "model" not in table:
+                near = did_you_mean(name, files)
+                message = f"the key 'model' is required, as there is no profile {name!r}{near}"
+                validation.add(("models", name), message)
+                del models[name]
+
+    def hardware(self, name: str | None, source: Source | None) -> HardwareProfile | None:
+        if name is None or source is None:
+            return None
+        lines = mount(source.lines, file=source.file, folder=source.folder)
+        self.hardware_origins = mount(
+            source.lines, file=source.file, folder=source.folder, at=("hardware",)
+        )
+        validation = Validation(origins=Origins(lines), file=source.file)
+        table = validation.table(HardwareTable, dict(source.tree))
+        if table is not None:
+            validation.findings(check_hardware(table))
+        self.problems += validation.problems
+        return build_hardware(name, table) if table is not None else None
+
+    def workloads(self) -> dict[str, Workload]:
+        workloads = {}
+        for name, path in find(self.places, "workloads").items():
+            source = self.read(path)
+            if source is None:
+                continue
+            lines = mount(source.lines, file=source.file, folder=source.folder)
+            validation = Validation(origins=Origins(lines), file=source.file)
+            table = validation.table(WorkloadTable, dict(source.tree))
+            if table is not None:
+                validation.findings(check_workload(table))
+                workloads[name] = build_workload(name, table)
+            self.problems += validation.problems
+            self.sources.append(source.file)
+        return workloads
+
+    def told_origins(self, config: Config) -> Mapping[str, str]:
+        known = self.origins.at | self.hardware_origins
+        return MappingProxyType(
+            {dotted(path): str(known.get(path, "default")) for path, _ in leaves(config)}
+        )
+
+
+def _names(tree: Tree) -> set[str]:
+    models = tree.get("models")
+    return set(models) if isinstance(models, dict) else set()
+
+
+def _model_names(source: Source | None) -> set[str]:
+    return _names(source.tree) if source is not None else set()
+
+
+def _in_order(problems: list[Problem]) -> tuple[str, ...]:
+    ordered = sorted(problems, key=lambda one: (one.file, one.line, one.column))
+    return tuple(dict.fromkeys(str(one) for one in ordered))

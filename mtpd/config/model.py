@@ -1,0 +1,373 @@
+"""The configuration as the rest of the program sees it: frozen, checked, complete.
+
+Made by ``mtpd.config.load`` and by nothing else. Covers values only: no file is
+read here, and no default is decided here except those that tests lean on (the
+defaults a user meets are in ``mtpd.config.schema``). Paths are absolute strings.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tuner.types import Arm, Drafter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "ENGINE_ENV_RULE",
+    "BudgetConfig",
+    "Config",
+    "DrafterConfig",
+    "EngineConfig",
+    "Fit",
+    "HardwareProfile",
+    "Message",
+    "Objective",
+    "Offload",
+    "Pool",
+    "Profile",
+    "Quality",
+    "ServerConfig",
+    "TuningConfig",
+    "TuningMode",
+    "Workload",
+    "WorkloadPrompt",
+    "may_set_for_engine",
+]
+
+ENGINE_ENV_RULE = (
+    "HIP_*, ROCR_*, HSA_*, GPU_*, CUDA_VISIBLE_DEVICES, GGML_VK_VISIBLE_DEVICES, LD_LIBRARY_PATH"
+)
+"""The variables that a configuration may set for engines, in words."""
+
+_ENGINE_ENV_PREFIXES = ("HIP_", "ROCR_", "HSA_", "GPU_")
+_ENGINE_ENV_NAMES = frozenset(
+    {"GGML_VK_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"}
+)
+# HSA_TOOLS_LIB makes the runtime load a library of the value's choice into the engine.
+_ENGINE_ENV_DENIED = frozenset({"HSA_TOOLS_LIB"})
+
+
+def may_set_for_engine(name: str) -> bool:
+    """Whether a configuration may set this environment variable for engines."""
+    if name in _ENGINE_ENV_DENIED:
+        return False
+    return name in _ENGINE_ENV_NAMES or name.startswith(_ENGINE_ENV_PREFIXES)
+
+
+class TuningMode(enum.StrEnum):
+    """How much the daemon may do by itself."""
+
+    OFF = "off"
+    OBSERVE = "observe"
+    IDLE = "idle"
+
+
+class Objective(enum.StrEnum):
+    """What a pool prefers among the models that qualify."""
+
+    BALANCED = "balanced"
+    SPEED = "speed"
+    QUALITY = "quality"
+
+
+class Offload(enum.StrEnum):
+    """Whether a model may be served with layers outside device memory."""
+
+    REFUSE = "refuse"
+    ACCEPT = "accept"
+
+
+class Fit(enum.StrEnum):
+    """Who decides how many layers go to the device."""
+
+    AUTO = "auto"
+    OFF = "off"
+    ENGINE = "engine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """Where clients are answered, and how many may wait.
+
+    Attributes:
+        listen_host: Loopback address of the data plane.
+        listen_port: Its port; 0 lets the system choose.
+        control_socket: Path of the control socket; None puts it into the runtime directory.
+        max_waiting: Requests that may wait for an engine.
+        queue_timeout_s: Seconds after which a waiting request gets 503.
+    """
+
+    listen_host: str = "127.0.0.1"
+    listen_port: int = 8080
+    control_socket: str | None = None
+    max_waiting: int = 64
+    queue_timeout_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Which llama-server is started.
+
+    Attributes:
+        binary: "auto", "embedded" or a path.
+        threads: Threads of an engine whose profile names none; None leaves it to the engine.
+        extra_env: Device variables set for engines and for the probe of the binary.
+        load_stall_s: Seconds without any log line after which a load counts as stuck.
+    """
+
+    binary: str = "auto"
+    threads: int | None = None
+    extra_env: tuple[tuple[str, str], ...] = ()
+    load_stall_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetConfig:
+    """What the machine may be used up to.
+
+    Attributes:
+        hardware: Name of the hardware profile, or None.
+        headroom_mib: Device memory that stays free beside an engine.
+    """
+
+    hardware: str | None = None
+    headroom_mib: int = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningConfig:
+    """When the daemon may measure and switch by itself.
+
+    Attributes:
+        mode: off, observe (forecast and advise only) or idle (measure when idle).
+        min_idle_s: Seconds without a request before a measurement may start.
+        min_dwell_s: Seconds that a chosen arm stays at least.
+        max_restarts_per_day: Engine starts that tuning may cost in 24 hours.
+    """
+
+    mode: TuningMode = TuningMode.OBSERVE
+    min_idle_s: float = 120.0
+    min_dwell_s: float = 1800.0
+    max_restarts_per_day: int = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """A named set of profiles among which mtpd may choose.
+
+    Attributes:
+        name: What clients ask for.
+        members: Profile names, in the order of preference among ties.
+        objective: What to prefer.
+        require_tags: A member qualifies only with all of these tags.
+        offload: Whether an evicted or spilled member still qualifies.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    objective: Objective = Objective.BALANCED
+    require_tags: tuple[str, ...] = ()
+    offload: Offload = Offload.REFUSE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """A perplexity as somebody measured it; comparable only with equal corpus and chunks."""
+
+    perplexity: float
+    stderr: float | None = None
+    corpus: str
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterConfig:
+    """What proposes tokens for a profile, and how deep it may.
+
+    Attributes:
+        kind: The drafter; NONE exactly where ``max_depth`` is 0.
+        max_depth: Largest depth that may be measured or started.
+        depth: Depth to use until one is measured; None means no speculation until then.
+        p_min: Probability below which a draft is cut short.
+        model: File of a separate head or draft model, or None.
+    """
+
+    kind: Drafter = Drafter.NONE
+    max_depth: int = 0
+    depth: int | None = None
+    p_min: float = 0.0
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One launchable model.
+
+    Attributes:
+        name: What clients ask for.
+        model: Path of the GGUF; its existence is checked at start, not at load.
+        aliases: Other names for it.
+        tags: Facts a pool may require, e.g. "uncensored".
+        context: Tokens of context over all slots.
+        slots: Requests served at once; each multiplies the recurrent state.
+        kv_type: Type of the key and value cache.
+        draft_kv_type: The same for the draft context; None follows ``kv_type``, although
+            the engine's own default would be f16.
+        offload: Whether layers outside device memory are acceptable.
+        fit: Who decides how many layers go to the device.
+        n_gpu_layers: Layers for the device; None means all.
+        threads: Engine threads; None follows ``[engine] threads``.
+        batch: Logical batch, or None for the engine's default.
+        ubatch: Physical batch, or None for the engine's default.
+        flash_attention: auto, on or off; changes the text, so it is part of the fingerprint.
+        device: The engine's name for the device, e.g. "ROCm0"; None leaves it to the engine.
+        seed: Seed of sampling where a request names none; None is random.
+        drafter: What proposes tokens.
+        quality: Perplexity, or None where nobody measured it.
+    """
+
+    name: str
+    model: str
+    aliases: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    context: int = 4096
+    slots: int = 1
+    kv_type: str = "f16"
+    draft_kv_type: str | None = None
+    offload: Offload = Offload.REFUSE
+    fit: Fit = Fit.AUTO
+    n_gpu_layers: int | None = None
+    threads: int | None = None
+    batch: int | None = None
+    ubatch: int | None = None
+    flash_attention: str = "auto"
+    device: str | None = None
+    seed: int | None = None
+    drafter: DrafterConfig = field(default_factory=DrafterConfig)
+    quality: Quality | None = None
+
+    def arm(self, depth: int) -> Arm:
+        """The arm of this profile at a depth.
+
+        Raises:
+            ValueError: The depth is negative or above ``drafter.max_depth``.
+        """
+        if not 0 <= depth <= self.drafter.max_depth:
+            msg = f"{self.name} allows depths 0 to {self.drafter.max_depth}, not {depth}"
+            raise ValueError(msg)
+        if depth == 0:
+            return Arm(profile=self.name)
+        return Arm(
+            profile=self.name, drafter=self.drafter.kind, depth=depth, p_min=self.drafter.p_min
+        )
+
+    def initial_arm(self) -> Arm:
+        """The arm to start while nothing is measured: the configured depth, else depth 0."""
+        return self.arm(self.drafter.depth or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareProfile:
+    """What is known of a card under its power cap.
+
+    Attributes:
+        name: File name without suffix.
+        description: One line.
+        isa: Instruction set as the driver names it, e.g. "gfx906".
+        vram_mib: Device memory in MiB.
+        power_cap_w: Cap under which its facts were measured, in W.
+        gate_edge_c: Edge temperature at or below which a measurement may start, in degrees C.
+        row_cost: c of t(k) = t0 (1 + c k), the step time over verification rows.
+        row_cost_source: Which measured cells it was fitted to.
+        drafting_note: One sentence for reports and forecasts, or None.
+    """
+
+    name: str
+    description: str
+    isa: str
+    vram_mib: int
+    power_cap_w: float | None
+    gate_edge_c: float | None
+    row_cost: float | None
+    row_cost_source: str | None
+    drafting_note: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadPrompt:
+    """One request of a workload; chat has messages, completion has a prompt.
+
+    Attributes:
+        path: "/v1/chat/completions" or "/completion".
+        messages: Turns of the chat; empty for a completion.
+        prompt: Text to continue; None for a chat.
+    """
+
+    path: str
+    messages: tuple[Message, ...] = ()
+    prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A fixed prompt set.
+
+    Attributes:
+        name: short, prose, code, long-reasoning or the user's own.
+        description: One line.
+        max_tokens: Tokens generated per prompt.
+        prompts: The requests, in order.
+    """
+
+    name: str
+    description: str
+    max_tokens: int
+    prompts: tuple[WorkloadPrompt, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything that was configured, with the origin of each value.
+
+    Attributes:
+        server: Where clients are answered.
+        engine: Which llama-server is started.
+        budget: What the machine may be used up to.
+        tuning: When the daemon may act by itself.
+        pools: By name.
+        profiles: By name.
+        hardware: The selected hardware profile, or None.
+        workloads: By name.
+        origins: Dotted key path to "default", "FILE:LINE" or "command line".
+        sources: Files that were read, in the order of the layers.
+    """
+
+    server: ServerConfig = field(default_factory=ServerConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    tuning: TuningConfig = field(default_factory=TuningConfig)
+    pools: Mapping[str, Pool] = field(default_factory=dict)
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    hardware: HardwareProfile | None = None
+    workloads: Mapping[str, Workload] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+
+    def profile_for(self, name: str) -> Profile | None:
+        """The profile with this name or alias, or None."""
+        direct = self.profiles.get(name)
+        if direct is not None:
+            return direct
+        return next((p for p in self.profiles.values() if name in p.aliases), None)

@@ -1,0 +1,70 @@
+"""Telling every configured value with the place it comes from."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING
+
+from mtpd.config.locate import Path, dotted
+from mtpd.config.model import ServerConfig
+from mtpd.views import ConfigValueView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mtpd.config.model import Config
+    from mtpd.views import Json
+
+__all__ = ["describe_origins", "leaves"]
+
+
+def describe_origins(config: Config) -> tuple[ConfigValueView, ...]:
+    """Every value with its key as it is written in ``mtpd.toml``, in reading order."""
+    views = []
+    for path, value in leaves(config):
+        key = dotted(path)
+        origin = config.origins.get(key, "default")
+        views.append(ConfigValueView(key=key, value=value, origin=origin))
+    return tuple(views)
+
+
+def leaves(config: Config) -> Iterator[tuple[Path, Json]]:
+    """Key path and value of everything configured; workload texts are left out."""
+    for section in ("server", "engine", "budget", "tuning"):
+        yield from _table((section,), getattr(config, section))
+    for name, pool in config.pools.items():
+        yield from _table(("pools", name), pool)
+    for name, profile in config.profiles.items():
+        yield from _table(("models", name), profile)
+    if config.hardware is not None:
+        yield from _table(("hardware",), config.hardware)
+
+
+def _table(path: Path, table: object) -> Iterator[tuple[Path, Json]]:
+    if isinstance(table, ServerConfig):
+        host = f"[{table.listen_host}]" if ":" in table.listen_host else table.listen_host
+        yield (*path, "listen"), f"{host}:{table.listen_port}"
+    if not is_dataclass(table):
+        return
+    for field in fields(table):
+        value = getattr(table, field.name)
+        here = (*path, field.name)
+        if field.name in {"name", "listen_host", "listen_port"}:
+            continue
+        if field.name == "extra_env":
+            yield from (((*here, name), text) for name, text in value)
+        elif is_dataclass(value):
+            yield from _table(here, value)
+        else:
+            yield here, _plain(value)
+
+
+def _plain(value: object) -> Json:
+    if isinstance(value, enum.StrEnum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise TypeError(type(value))

@@ -1,0 +1,210 @@
+"""What may be written in the TOML files: tables, keys, types, ranges, defaults.
+
+Nothing here leaves ``mtpd.config``; the rest of the program sees
+``mtpd.config.model``. Rules that concern several keys are in ``mtpd.config.checks``.
+Every key is explained in docs/configuration.md.
+"""
+
+from __future__ import annotations
+
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "BudgetTable",
+    "DrafterTable",
+    "EngineTable",
+    "HardwareTable",
+    "LaunchTable",
+    "MessageTable",
+    "ModelTable",
+    "PoolTable",
+    "PromptTable",
+    "QualityTable",
+    "RootTable",
+    "ServerTable",
+    "Table",
+    "TuningTable",
+    "WorkloadTable",
+    "keys_at",
+]
+
+_DAY_S = 86_400.0
+
+Text = Annotated[str, Field(min_length=1, max_length=1024)]
+KvType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
+OffloadWord = Literal["refuse", "accept"]
+Threads = Annotated[int, Field(ge=1, le=1024)]
+Batch = Annotated[int, Field(ge=32, le=65_536)]
+
+
+class Table(BaseModel):
+    """A TOML table: exact types, known keys only."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ServerTable(Table):
+    """``[server]``."""
+
+    listen: Text = "127.0.0.1:8080"
+    control_socket: Text | None = None
+    max_waiting: int = Field(default=64, ge=0, le=100_000)
+    queue_timeout_s: float = Field(default=120.0, gt=0.0, le=_DAY_S)
+
+
+class EngineTable(Table):
+    """``[engine]``."""
+
+    binary: Text = "auto"
+    threads: Threads | None = None
+    extra_env: dict[str, str] = Field(default_factory=dict)
+    load_stall_s: float = Field(default=120.0, ge=1.0, le=_DAY_S)
+
+
+class BudgetTable(Table):
+    """``[budget]``."""
+
+    hardware: Text | None = None
+    headroom_mib: int = Field(default=256, ge=0, le=1_048_576)
+
+
+class TuningTable(Table):
+    """``[tuning]``."""
+
+    mode: Literal["off", "observe", "idle"] = "observe"
+    min_idle_s: float = Field(default=120.0, ge=0.0, le=_DAY_S)
+    min_dwell_s: float = Field(default=1800.0, ge=0.0, le=30 * _DAY_S)
+    max_restarts_per_day: int = Field(default=6, ge=0, le=10_000)
+
+
+class PoolTable(Table):
+    """``[pools.NAME]``."""
+
+    members: list[Text] = Field(min_length=1)
+    objective: Literal["balanced", "speed", "quality"] = "balanced"
+    require_tags: list[Text] = Field(default_factory=list)
+    offload: OffloadWord = "refuse"
+
+
+class QualityTable(Table):
+    """``[quality]`` of a model profile."""
+
+    perplexity: float = Field(gt=0.0)
+    stderr: float | None = Field(default=None, ge=0.0)
+    corpus: Text
+    chunks: int = Field(ge=1)
+
+
+class DrafterTable(Table):
+    """``[drafter]`` of a model profile."""
+
+    kind: Literal["none", "mtp", "mtp-file", "draft-model", "eagle3", "ngram", "adaptive"] = "none"
+    max_depth: int = Field(default=0, ge=0, le=16)
+    depth: int | None = Field(default=None, ge=0, le=16)
+    p_min: float = Field(default=0.0, ge=0.0, lt=1.0)
+    model: Text | None = None
+
+
+class LaunchTable(Table):
+    """How an engine is started; also ``[model_defaults]`` of a hardware profile."""
+
+    context: int = Field(default=4096, ge=256, le=16_777_216)
+    slots: int = Field(default=1, ge=1, le=64)
+    kv_type: KvType = "f16"
+    draft_kv_type: KvType | None = None
+    offload: OffloadWord = "refuse"
+    fit: Literal["auto", "off", "engine"] = "auto"
+    n_gpu_layers: int | None = Field(default=None, ge=0, le=10_000)
+    threads: Threads | None = None
+    batch: Batch | None = None
+    ubatch: Batch | None = None
+    flash_attention: Literal["auto", "on", "off"] = "auto"
+    device: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,64}$")] | None = None
+
+
+class ModelTable(LaunchTable):
+    """A model profile: ``profiles/models/NAME.toml`` and ``[models.NAME]``."""
+
+    model: Annotated[str, Field(min_length=1, max_length=4096)]
+    aliases: list[Text] = Field(default_factory=list)
+    tags: list[Text] = Field(default_factory=list)
+    seed: int | None = Field(default=None, ge=0, le=4_294_967_294)
+    drafter: DrafterTable = Field(default_factory=DrafterTable)
+    quality: QualityTable | None = None
+
+
+class HardwareTable(Table):
+    """``profiles/hardware/NAME.toml``."""
+
+    description: Text
+    isa: Text
+    vram_mib: int = Field(ge=1, le=16_777_216)
+    power_cap_w: float | None = Field(default=None, gt=0.0)
+    gate_edge_c: float | None = Field(default=None, gt=0.0, lt=150.0)
+    row_cost: float | None = Field(default=None, gt=0.0, lt=100.0)
+    row_cost_source: Text | None = None
+    drafting_note: Text | None = None
+    model_defaults: LaunchTable = Field(default_factory=LaunchTable)
+
+
+class MessageTable(Table):
+    """One turn of a chat prompt."""
+
+    role: Literal["system", "user", "assistant"]
+    content: Annotated[str, Field(min_length=1)]
+
+
+class PromptTable(Table):
+    """``[[prompts]]`` of a workload."""
+
+    path: Literal["/v1/chat/completions", "/completion"]
+    messages: list[MessageTable] = Field(default_factory=list)
+    prompt: Annotated[str, Field(min_length=1)] | None = None
+
+
+class WorkloadTable(Table):
+    """``profiles/workloads/NAME.toml``."""
+
+    description: Text
+    max_tokens: int = Field(ge=1, le=65_536)
+    prompts: list[PromptTable] = Field(min_length=1)
+
+
+class RootTable(Table):
+    """``mtpd.toml``, with the model profiles mounted under ``models``."""
+
+    server: ServerTable = Field(default_factory=ServerTable)
+    engine: EngineTable = Field(default_factory=EngineTable)
+    budget: BudgetTable = Field(default_factory=BudgetTable)
+    tuning: TuningTable = Field(default_factory=TuningTable)
+    pools: dict[str, PoolTable] = Field(default_factory=dict)
+    models: dict[str, ModelTable] = Field(default_factory=dict)
+
+
+def keys_at(table: type[Table], path: tuple[str | int, ...]) -> tuple[str, ...]:
+    """The keys that may stand in the table at a path; empty where any key may."""
+    current: Any = table
+    for part in path:
+        if isinstance(current, type) and issubclass(current, Table):
+            field = current.model_fields.get(str(part))
+            current = _inner(field.annotation) if field is not None else None
+        elif get_origin(current) in {dict, list}:
+            current = _inner(get_args(current)[-1])
+        else:
+            return ()
+    if isinstance(current, type) and issubclass(current, Table):
+        return tuple(current.model_fields)
+    return ()
+
+
+def _inner(annotation: Any) -> Any:
+    """The annotation without ``| None`` and without ``Annotated``."""
+    if get_origin(annotation) is Annotated:
+        return _inner(get_args(annotation)[0])
+    if get_origin(annotation) in {Union, UnionType}:
+        options = [option for option in get_args(annotation) if option is not type(None)]
+        return _inner(options[0])
+    return annotation
