@@ -121,6 +121,8 @@ class EngineBinary:
         spec_types: Values its ``--help`` lists for ``--spec-type``.
         digest: SHA-256 over the binary and its libraries, or over the wheel's version.
         label: What to call it in a sentence, e.g. "llama-server at /usr/bin/llama-server".
+        unix_socket: Whether its ``--host`` takes the path of a unix socket.
+        env: Variables that it needs to start at all, beside those of every engine.
     """
 
     argv: tuple[str, ...]
@@ -129,6 +131,8 @@ class EngineBinary:
     spec_types: frozenset[str]
     digest: str
     label: str
+    unix_socket: bool = False
+    env: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
