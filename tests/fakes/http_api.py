@@ -1,0 +1,315 @@
+"""The fake engine's HTTP side: routes, slots, generation and its live numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from tests.fakes import replies
+from tests.fakes.generation import Request, Spec, Totals, steps
+from tests.fakes.log_lines import request_lines
+
+if TYPE_CHECKING:
+    from tests.fakes.generation import Step
+    from tests.fakes.log_lines import Log
+    from tests.fakes.script import Script
+
+__all__ = ["Engine", "application"]
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Engine:
+    """Everything that changes while the fake runs."""
+
+    script: Script
+    log: Log
+    spec: Spec
+    slots: int
+    context: int
+    seed: int
+    keys: tuple[str, ...]
+    with_metrics: bool
+    with_slots: bool
+    model: str
+    ready: bool = False
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    totals: Totals = field(default_factory=Totals)
+    running: dict[int, int] = field(default_factory=dict)
+    """Tokens so far by task."""
+    waiting: int = 0
+    decodes: int = 0
+    tasks: int = 0
+    open_requests: int = 0
+    empty: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a request has ended and none is left."""
+    tokens: int = 0
+    free: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make as many permits as slots."""
+        self.free = asyncio.Semaphore(self.slots)
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[int]:
+        """Wait for a slot and hold it; a client that leaves gives it back."""
+        task, self.tasks = self.tasks, self.tasks + 1
+        self.waiting += 1
+        try:
+            await self.free.acquire()
+        finally:
+            self.waiting -= 1
+        self.running[task] = 0
+        try:
+            yield task
+        finally:
+            del self.running[task]
+            self.free.release()
+
+    async def generate(self, request: Request) -> AsyncGenerator[tuple[Step, Totals]]:
+        """Each step with the sums so far; they reach the process's sums at the end."""
+        async with self.slot() as task:
+            prompt_ms = 1000.0 * request.prompt_tokens / self.script.prompt_tps
+            totals = Totals(prompt_n=request.prompt_tokens, prompt_ms=prompt_ms)
+            try:
+                for step in steps(self.script, self.spec, request):
+                    await self._pace(step.ms or prompt_ms)
+                    totals.add_step(step, self.spec.depth)
+                    self._count(step, task)
+                    yield step, totals
+            except (asyncio.CancelledError, GeneratorExit):
+                self.log.say("W", f"srv          stop: cancel task, id_task = {task}")
+                self.totals.add(totals)
+                raise
+            self.totals.add(totals)
+            for kind, text in request_lines(totals, self.totals, task):
+                self.log.say(kind, text)
+
+    async def _pace(self, ms: float) -> None:
+        await asyncio.sleep(ms / 1000.0 if self.script.realtime else 0)
+        if self.stopping.is_set():
+            # The real one stops the flow of tokens and then waits for the client to leave.
+            await asyncio.Event().wait()
+
+    def _count(self, step: Step, task: int) -> None:
+        self.decodes += 1
+        self.running[task] += len(step.tokens)
+        self.tokens += len(step.tokens)
+        if self.script.crash_at_token is not None and self.tokens >= self.script.crash_at_token:
+            self.log.raw("ggml-backend.cpp:930: GGML_ASSERT(false) failed")
+            os.abort()
+
+
+def application(engine: Engine) -> web.Application:
+    """The routes over one engine."""
+    app = web.Application(middlewares=[_guard(engine)], client_max_size=64 * 1024**2)
+    app.router.add_get("/health", _health(engine))
+    app.router.add_get("/v1/health", _health(engine))
+    app.router.add_get("/v1/models", _models(engine))
+    app.router.add_get("/metrics", _metrics(engine))
+    app.router.add_get("/slots", _slots(engine))
+    app.router.add_get("/props", _props(engine))
+    app.router.add_post("/completion", _generation(engine, _Native()))
+    app.router.add_post("/v1/completions", _generation(engine, _Text()))
+    app.router.add_post("/v1/chat/completions", _generation(engine, _Chat()))
+    return app
+
+
+def _refuse(code: int, message: str, kind: str) -> web.Response:
+    return web.json_response(replies.error(code, message, kind), status=code)
+
+
+def _guard(engine: Engine) -> Any:
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        engine.open_requests += 1
+        engine.empty.clear()
+        try:
+            if not engine.ready and not (engine.script.lie_health and "health" in request.path):
+                return _refuse(503, "Loading model", "unavailable_error")
+            if engine.keys and "health" not in request.path and _key(request) not in engine.keys:
+                return _refuse(401, "Invalid API Key", "authentication_error")
+            return await handler(request)
+        except web.HTTPNotFound:
+            return _refuse(404, "File Not Found", "not_found_error")
+        finally:
+            engine.open_requests -= 1
+            if not engine.open_requests:
+                engine.empty.set()
+
+    return guard
+
+
+def _key(request: web.Request) -> str:
+    bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
+    return bearer or request.headers.get("X-Api-Key", "")
+
+
+def _health(engine: Engine) -> Handler:
+    async def health(request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    return health
+
+
+def _models(engine: Engine) -> Handler:
+    async def models(request: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [{"id": engine.model}]})
+
+    return models
+
+
+def _metrics(engine: Engine) -> Handler:
+    async def metrics(request: web.Request) -> web.Response:
+        if not engine.with_metrics:
+            message = "This server does not support metrics endpoint. Start it with `--metrics`"
+            return _refuse(501, message, "not_supported_error")
+        text = replies.metrics(
+            engine.script,
+            engine.totals,
+            decodes=engine.decodes,
+            processing=len(engine.running),
+            deferred=engine.waiting,
+        )
+        return web.Response(text=text, content_type="text/plain")
+
+    return metrics
+
+
+def _slots(engine: Engine) -> Handler:
+    async def slots(request: web.Request) -> web.Response:
+        if engine.script.hang_slots:
+            await asyncio.Event().wait()
+        if not engine.with_slots:
+            return _refuse(
+                501, "This server does not support slots endpoint", "not_supported_error"
+            )
+        busy = [*engine.running.items(), *[None] * engine.slots][: engine.slots]
+        return web.json_response([replies.slot(engine, n, entry) for n, entry in enumerate(busy)])
+
+    return slots
+
+
+def _props(engine: Engine) -> Handler:
+    async def props(request: web.Request) -> web.Response:
+        found = {"total_slots": engine.slots, "model_path": engine.model, "is_sleeping": False}
+        return web.json_response(found | {"build_info": "b0-unknown"})
+
+    return props
+
+
+class _Native:
+    """`/completion`: no closing mark, the last event says stop."""
+
+    closing = b""
+
+    def prompt(self, body: dict[str, Any]) -> str:
+        return str(body.get("prompt", ""))
+
+    def first(self) -> list[bytes]:
+        return []
+
+    def chunk(self, text: str) -> bytes:
+        return replies.event(replies.native(text))
+
+    def last(self, totals: Totals, body: dict[str, Any]) -> list[bytes]:
+        return [replies.event(self.whole("", totals))]
+
+    def whole(self, text: str, totals: Totals) -> dict[str, Any]:
+        return replies.native(
+            text,
+            stop=True,
+            stop_type="limit",
+            tokens_predicted=totals.predicted_n,
+            tokens_evaluated=totals.prompt_n,
+            timings=totals.timings(),
+        )
+
+
+class _Text(_Native):
+    """`/v1/completions`."""
+
+    closing = replies.DONE
+
+    def chunk(self, text: str) -> bytes:
+        return replies.event(replies.text_chunk(text))
+
+    def whole(self, text: str, totals: Totals) -> dict[str, Any]:
+        more = {"usage": replies.usage(totals), "timings": totals.timings()}
+        return replies.text_chunk(text, "length", **more)
+
+
+class _Chat(_Text):
+    """`/v1/chat/completions`: the timings are in the chunk with the reason, or in the usage's."""
+
+    def prompt(self, body: dict[str, Any]) -> str:
+        return "\n".join(str(message.get("content", "")) for message in body.get("messages", []))
+
+    def first(self) -> list[bytes]:
+        return [replies.event(replies.chat_chunk({"role": "assistant", "content": None}))]
+
+    def chunk(self, text: str) -> bytes:
+        return replies.event(replies.chat_chunk({"content": text}))
+
+    def last(self, totals: Totals, body: dict[str, Any]) -> list[bytes]:
+        timings = totals.timings()
+        if not (body.get("stream_options") or {}).get("include_usage"):
+            return [replies.event(replies.chat_chunk({}, "length", timings=timings))]
+        usage = replies.chat_chunk({}, usage=replies.usage(totals), timings=timings)
+        usage["choices"] = []
+        return [replies.event(replies.chat_chunk({}, "length")), replies.event(usage)]
+
+    def whole(self, text: str, totals: Totals) -> dict[str, Any]:
+        more = {"usage": replies.usage(totals), "timings": totals.timings()}
+        return replies.chat_reply(text, **more)
+
+
+def _generation(engine: Engine, form: _Native) -> Handler:
+    async def generation(request: web.Request) -> web.StreamResponse:
+        body: dict[str, Any] = await request.json()
+        asked = _request(engine, form.prompt(body), body)
+        if body.get("stream"):
+            return await _stream(engine, form, request, body, asked)
+        text, totals = "", Totals()
+        async with aclosing(engine.generate(asked)) as generated:
+            async for step, sums in generated:
+                text, totals = text + "".join(step.tokens), sums
+        return web.json_response(form.whole(text, totals))
+
+    return generation
+
+
+def _request(engine: Engine, prompt: str, body: dict[str, Any]) -> Request:
+    request = Request(prompt=prompt, seed=int(body.get("seed", engine.seed)), limit=1)
+    asked = int(body.get("n_predict") or body.get("max_tokens") or -1)
+    room = max(1, engine.context // engine.slots - request.prompt_tokens)
+    limit = room if asked < 0 else min(asked, room)
+    return Request(prompt=prompt, seed=request.seed, limit=limit)
+
+
+async def _stream(
+    engine: Engine, form: _Native, request: web.Request, body: dict[str, Any], asked: Request
+) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    totals = Totals()
+    for part in form.first():
+        await response.write(part)
+    async with aclosing(engine.generate(asked)) as generated:
+        async for step, sums in generated:
+            totals = sums
+            for token in step.tokens:
+                await response.write(form.chunk(token))
+    for part in form.last(totals, body):
+        await response.write(part)
+    if form.closing:
+        await response.write(form.closing)
+    await response.write_eof()
+    return response

@@ -1,0 +1,98 @@
+"""What the fake llama-server does, as a value: the knobs of the variable FAKE_LLAMA (JSON)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["VARIABLE", "Device", "Script"]
+
+VARIABLE = "FAKE_LLAMA"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """The card that the fake claims to have."""
+
+    name: str = "ROCm0"
+    description: str = "AMD Instinct MI50"
+    total_mib: int = 16368
+    free_mib: int = 16200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """Every knob; the defaults make a healthy engine without a device.
+
+    Attributes:
+        load_s: Seconds between the start and the readiness.
+        load_stall: The load never ends, and logs nothing.
+        device: The card, or None for a build for the processor.
+        layers: Layers of the model, as `offloaded N/M` counts them (with the output).
+        evict_at_depth: From this depth on one layer stays in host memory.
+        acceptance: Conditional rate of each draft position; the last one holds for the rest.
+        tps0: Tokens per second at depth 0.
+        row_cost: c of the step time t0 (1 + c k) with k drafted rows.
+        prompt_tps: Prompt tokens per second.
+        realtime: Whether a step takes its time; else only the reported times are the model's.
+        text: Words to generate, over and over; None makes words from seed and prompt.
+        text_changes_at_depth: From this depth on another text comes.
+        crash_at_token: The process aborts when it generates this token (counted from 1).
+        exit_code_at_start: The process ends so before it listens; negative is a signal.
+        say_at_start: Lines written to the log first.
+        ignore_sigterm: SIGTERM does nothing, ever.
+        hang_slots: `/slots` never answers.
+        spam_log: Lines of noise written while loading.
+        hold_stdout_grandchild: A grandchild keeps stdout and stderr open.
+        slow_exit_s: Seconds between the last client and the exit.
+        lie_health: `/health` says ok while the model loads.
+        no_per_pos_metrics: `/metrics` lacks the counters by position.
+        no_spec_metrics: `/metrics` lacks every counter of speculation (before b10434).
+        models: Knobs that differ by the model file's stem.
+    """
+
+    load_s: float = 0.0
+    load_stall: bool = False
+    device: Device | None = None
+    layers: int = 66
+    evict_at_depth: int | None = None
+    acceptance: tuple[float, ...] = (0.9, 0.7)
+    tps0: float = 50.0
+    row_cost: float = 0.41
+    prompt_tps: float = 1000.0
+    realtime: bool = False
+    text: str | None = None
+    text_changes_at_depth: int | None = None
+    crash_at_token: int | None = None
+    exit_code_at_start: int | None = None
+    say_at_start: tuple[str, ...] = ()
+    ignore_sigterm: bool = False
+    hang_slots: bool = False
+    spam_log: int = 0
+    hold_stdout_grandchild: bool = False
+    slow_exit_s: float = 0.0
+    lie_health: bool = False
+    no_per_pos_metrics: bool = False
+    no_spec_metrics: bool = False
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str, *, model: str = "") -> Script:
+        """Read the JSON; an unknown knob is a TypeError."""
+        knobs: dict[str, Any] = json.loads(text or "{}")
+        knobs |= knobs.get("models", {}).get(model, {})
+        if isinstance(knobs.get("device"), dict):
+            knobs["device"] = Device(**knobs["device"])
+        for name in ("acceptance", "say_at_start"):
+            if name in knobs:
+                knobs[name] = tuple(knobs[name])
+        return cls(**knobs)
+
+    def dump(self) -> str:
+        """The JSON that `parse` reads."""
+        return json.dumps(dataclasses.asdict(self))
