@@ -6,7 +6,6 @@ compared with what is ``tuner.compare``'s.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,18 +22,9 @@ if TYPE_CHECKING:
     from mtpd.store.db import Database
     from mtpd.views import Json
 
-__all__ = ["AcceptanceSource", "Conditions", "MeasurementFilter", "Measurements"]
+__all__ = ["Conditions", "MeasurementFilter", "Measurements"]
 
 T = TypeVar("T")
-
-
-class AcceptanceSource(enum.StrEnum):
-    """Where the draft counters of a measurement come from, most trusted first."""
-
-    METRICS = "metrics"
-    TIMINGS = "timings"
-    LOG = "log"
-    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +116,7 @@ class Measurements:
         self,
         observation: Observation,
         *,
-        acceptance_source: AcceptanceSource,
+        acceptance_source: str,
         operation_id: str | None = None,
         prompt_digest: str | None = None,
         conditions: Conditions | None = None,
@@ -136,7 +126,8 @@ class Measurements:
 
         Args:
             observation: What was measured; at least one token and a decode time above 0.
-            acceptance_source: Where steps, drafted and accepted come from.
+            acceptance_source: Where steps, drafted and accepted come from: metrics, timings,
+                log or none.
             operation_id: The operation that measured; it must be stored already.
             prompt_digest: SHA-256 of the prompt text.
             conditions: The card's state.
@@ -250,9 +241,7 @@ def _subject(
     )
 
 
-def _counted(
-    observation: Observation, source: AcceptanceSource
-) -> tuple[str | int | float | None, ...]:
+def _counted(observation: Observation, source: str) -> tuple[str | int | float | None, ...]:
     positions = observation.accepted_per_position
     return (
         observation.tokens,
@@ -261,7 +250,7 @@ def _counted(
         observation.drafted,
         observation.accepted,
         None if positions is None else rows.dump(list(positions)),
-        source.value,
+        source,
     )
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mtpd.errors import StoreError
 from mtpd.store.db import Database
 from mtpd.store.journal import Journal
-from mtpd.store.samples import AcceptanceSource, Measurements
+from mtpd.store.samples import Measurements
 from tests.fakes.clock import FakeClock
 from tests.fakes.values import decision, observation
 
@@ -45,7 +45,7 @@ async def _use(db: Database, *, rounds: int) -> None:
     measurements = Measurements(db=db, clock=FakeClock())
     journal = Journal(db=db, clock=FakeClock())
     for _ in range(rounds):
-        number = await measurements.add(observation(), acceptance_source=AcceptanceSource.METRICS)
+        number = await measurements.add(observation(), acceptance_source="metrics")
         await journal.append(decision(), measurement_ids=(number,))
     await measurements.list()
     await journal.list()

@@ -11,7 +11,7 @@ import pytest
 from mtpd.errors import NotFoundError, StoreError
 from mtpd.store.db import Database
 from mtpd.store.journal import DecisionFilter, Journal
-from mtpd.store.samples import AcceptanceSource, Measurements
+from mtpd.store.samples import Measurements
 from tests.fakes.clock import FakeClock
 from tests.fakes.values import decision, observation
 from tuner.types import Act
@@ -30,8 +30,7 @@ async def _opened(folder: Path) -> AsyncIterator[tuple[Journal, Measurements]]:
 async def test_a_decision_keeps_its_measurements_in_order(tmp_path: Path) -> None:
     async with _opened(tmp_path) as (journal, measurements):
         numbers = [
-            await measurements.add(observation(), acceptance_source=AcceptanceSource.METRICS)
-            for _ in range(12)
+            await measurements.add(observation(), acceptance_source="metrics") for _ in range(12)
         ]
         wanted = (numbers[10], numbers[0], numbers[5])
         view = await journal.append(decision(), measurement_ids=wanted)
@@ -107,12 +106,8 @@ async def test_a_choice_holds_only_under_the_fingerprint_that_was_measured(
     tmp_path: Path,
 ) -> None:
     async with _opened(tmp_path) as (journal, measurements):
-        old = await measurements.add(
-            observation(fingerprint="old"), acceptance_source=AcceptanceSource.METRICS
-        )
-        new = await measurements.add(
-            observation(fingerprint="new"), acceptance_source=AcceptanceSource.METRICS
-        )
+        old = await measurements.add(observation(fingerprint="old"), acceptance_source="metrics")
+        new = await measurements.add(observation(fingerprint="new"), acceptance_source="metrics")
         first = await journal.append(decision(), measurement_ids=(old,))
         second = await journal.append(decision(), measurement_ids=(new,))
 

@@ -10,16 +10,15 @@ import pytest
 from mtpd.errors import StoreError
 from mtpd.store.db import Database
 from mtpd.store.operations_table import OperationRows
-from mtpd.store.samples import AcceptanceSource, MeasurementFilter, Measurements
-from mtpd.views import OperationView, ProgressView
+from mtpd.store.samples import MeasurementFilter, Measurements
 from tests.fakes.clock import FakeClock
-from tests.fakes.values import DEPTH_0, observation
+from tests.fakes.values import DEPTH_0, observation, operation_view
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-SOURCE = AcceptanceSource.METRICS
+SOURCE = "metrics"
 
 
 @asynccontextmanager
@@ -28,30 +27,15 @@ async def _opened(folder: Path) -> AsyncIterator[tuple[Database, Measurements]]:
         yield db, Measurements(db=db, clock=FakeClock())
 
 
-def _operation(name: str) -> OperationView:
-    return OperationView(
-        id=name,
-        kind="tune",
-        state="queued",
-        params={},
-        progress=ProgressView(done=0, total=None, note=""),
-        created_at="2026-11-29T12:00:00.000Z",
-        started_at=None,
-        ended_at=None,
-        result=None,
-        error=None,
-    )
-
-
 async def test_every_filter_restricts(tmp_path: Path) -> None:
     async with _opened(tmp_path) as (db, measurements):
-        await OperationRows(db=db).insert(_operation("op-1"), key=None)
+        await OperationRows(db=db).insert(operation_view(), key=None)
         plain = await measurements.add(observation(), acceptance_source=SOURCE)
         other = await measurements.add(
             observation(
                 arm=DEPTH_0, workload="code", fingerprint="other", start_id="engine-2", steps=0
             ),
-            acceptance_source=AcceptanceSource.NONE,
+            acceptance_source="none",
             operation_id="op-1",
         )
 
@@ -88,7 +72,7 @@ async def test_unknown_counters_stay_unknown(tmp_path: Path) -> None:
     async with _opened(tmp_path) as (_, measurements):
         number = await measurements.add(
             observation(steps=None, drafted=None, accepted=0, accepted_per_position=None),
-            acceptance_source=AcceptanceSource.TIMINGS,
+            acceptance_source="timings",
         )
         view = await measurements.get(number)
 
