@@ -1,0 +1,48 @@
+"""What the switchboard needs of an engine's supervisor; ``EngineActor`` is the real one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from mtpd.types import LaunchPlan, Verdict
+    from mtpd.views import EngineView
+
+__all__ = ["AT_REST", "READY", "SETTLED", "Actor"]
+
+READY = "ready"
+AT_REST = frozenset({"stopped", "failed"})
+"""States without a process in which none is about to be started."""
+
+SETTLED = frozenset({"ready", "stopped", "failed", "backoff", "wedged"})
+"""States in which a start has had its outcome, if only for now."""
+
+
+class Actor(Protocol):
+    """Owns the processes of one engine key, one after the other."""
+
+    @property
+    def plan(self) -> LaunchPlan | None:
+        """What was asked for last."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Residency of the present engine."""
+
+    def view(self) -> EngineView:
+        """The engine as it is now; ``id`` changes with every start."""
+
+    def start(self, plan: LaunchPlan) -> None:
+        """Ask for an engine; returns at once."""
+
+    def stop(self, reason: str) -> None:
+        """Ask for the end of the engine; returns at once."""
+
+    async def settled(self) -> EngineView:
+        """Wait until ready, stopped, failed, wedged or backing off."""
+
+    async def wait_change(self) -> None:
+        """Wait for the next transition; none is missed between ``view`` and this call."""
+
+    async def run(self) -> None:
+        """Own the engine until cancelled; stops it on the way out."""

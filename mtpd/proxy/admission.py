@@ -1,0 +1,219 @@
+"""Who may run now, who waits, who is turned away: a pure machine for one device.
+
+``step(state, event) -> (state, effects)``. Waiters form one queue in order of arrival.
+The head is admitted when the engine of its profile is ready and has a free slot; when
+the head wants another profile, nobody overtakes it: the running requests end, then the
+engine is changed. So a model is served exactly as long as its waiters are older than
+the oldest waiter of another model, and nobody can be starved.
+
+Not covered: how engines start and stop (``mtpd.proxy.switch``), and what a request is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import assert_never
+
+from mtpd.proxy.admission_types import (
+    Admit,
+    Arrive,
+    Broken,
+    Close,
+    Done,
+    Drained,
+    Effect,
+    EngineEvent,
+    Event,
+    Failed,
+    GateEvent,
+    Hold,
+    Leave,
+    Lost,
+    NoEngine,
+    Pending,
+    Ready,
+    Recovering,
+    Reject,
+    RejectKind,
+    Release,
+    RequestEvent,
+    Result,
+    Serving,
+    State,
+    Stopped,
+    Tick,
+    Waiter,
+    WantEngine,
+)
+
+__all__ = ["next_deadline", "step"]
+
+MIN_RETRY_S = 1
+MAX_RETRY_S = 120
+
+
+def step(state: State, event: Event) -> Result:
+    """The next state and what the switchboard must do."""
+    match event:
+        case Arrive() | Leave() | Done() | Tick():
+            return _request(state, event)
+        case Ready() | Lost() | Stopped() | Failed():
+            return _engine(state, event)
+        case Hold() | Release() | Close():
+            return _gate(state, event)
+        case _:
+            assert_never(event)
+
+
+def next_deadline(state: State) -> float | None:
+    """When the next Tick is due, or None if nobody waits."""
+    return min((waiter.deadline for waiter in state.waiting), default=None)
+
+
+def _request(state: State, event: RequestEvent) -> Result:
+    match event:
+        case Arrive():
+            return _arrive(state, event)
+        case Leave(gone) | Done(gone):
+            waiting = tuple(w for w in state.waiting if w.id != gone)
+            return _pump(replace(state, waiting=waiting, running=state.running - {gone}))
+        case Tick(now):
+            return _expire(state, now)
+        case _:
+            assert_never(event)
+
+
+def _arrive(state: State, event: Arrive) -> Result:
+    if state.closed is not None:
+        return _turn_away(state, event.id, RejectKind.CLOSED, state.closed, MIN_RETRY_S)
+    broken = next((b for b in state.broken if b.profile == event.profile), None)
+    if broken is not None and event.now < broken.until:
+        rest = broken.until - event.now
+        return _turn_away(state, event.id, RejectKind.ENGINE, broken.why, rest)
+    direct = not state.waiting and _may_run(state, event.profile)
+    if not direct and len(state.waiting) >= state.limit:
+        why = f"{len(state.waiting)} requests are waiting already"
+        oldest = state.waiting[0].arrived if state.waiting else event.now
+        # The queue is at least as long as its oldest waiter has waited.
+        return _turn_away(state, event.id, RejectKind.FULL, why, event.now - oldest)
+    waiter = Waiter(event.id, event.profile, event.now, event.now + state.timeout_s)
+    return _pump(replace(state, waiting=(*state.waiting, waiter)))
+
+
+def _turn_away(state: State, who: int, kind: RejectKind, why: str, retry_s: float) -> Result:
+    return state, (Reject(who, kind, why, _retry(retry_s)),)
+
+
+def _retry(seconds: float) -> int:
+    return max(MIN_RETRY_S, min(MAX_RETRY_S, math.ceil(seconds)))
+
+
+def _expire(state: State, now: float) -> Result:
+    late = tuple(w for w in state.waiting if w.deadline <= now)
+    state = replace(
+        state,
+        waiting=tuple(w for w in state.waiting if w.deadline > now),
+        broken=tuple(b for b in state.broken if b.until > now),
+    )
+    rejects = tuple(
+        Reject(w.id, RejectKind.DEADLINE, _why_late(state, w), _retry(state.timeout_s / 4))
+        for w in late
+    )
+    state, effects = _pump(state)
+    return state, rejects + effects
+
+
+def _why_late(state: State, waiter: Waiter) -> str:
+    why = f"no engine was free for {waiter.profile} within {state.timeout_s:g} s"
+    return why if state.held is None else f"{why}: {state.held}"
+
+
+def _engine(state: State, event: EngineEvent) -> Result:
+    match event:
+        case Ready(profile, capacity):
+            broken = tuple(b for b in state.broken if b.profile != profile)
+            return _pump(replace(state, engine=Serving(profile, capacity), broken=broken))
+        case Lost():
+            if isinstance(state.engine, Serving | Pending):
+                state = replace(state, engine=Recovering(state.engine.profile))
+            return _pump(state)
+        case Stopped():
+            return _pump(replace(state, engine=NoEngine()))
+        case Failed():
+            return _fail(state, event)
+        case _:
+            assert_never(event)
+
+
+def _fail(state: State, event: Failed) -> Result:
+    hit = tuple(w for w in state.waiting if w.profile == event.profile)
+    others = tuple(b for b in state.broken if b.profile != event.profile)
+    entry = Broken(event.profile, event.why, event.now + event.retry_after_s)
+    state = replace(
+        state,
+        waiting=tuple(w for w in state.waiting if w.profile != event.profile),
+        broken=(*others, entry),
+        engine=NoEngine() if event.restoring is None else Pending(event.restoring),
+    )
+    retry = _retry(event.retry_after_s)
+    rejects = tuple(Reject(w.id, RejectKind.ENGINE, event.why, retry) for w in hit)
+    state, effects = _pump(state)
+    return state, rejects + effects
+
+
+def _gate(state: State, event: GateEvent) -> Result:
+    match event:
+        case Hold(reason):
+            return _pump(replace(state, held=reason, drained=False))
+        case Release():
+            return _pump(replace(state, held=None, drained=False))
+        case Close(reason):
+            rejects = tuple(
+                Reject(w.id, RejectKind.CLOSED, reason, MIN_RETRY_S) for w in state.waiting
+            )
+            state, effects = _pump(replace(state, closed=reason, waiting=()))
+            return state, rejects + effects
+        case _:
+            assert_never(event)
+
+
+def _pump(state: State) -> Result:
+    """Admit from the head of the queue as far as it goes."""
+    effects: list[Effect] = []
+    if state.held is not None:
+        if not state.running and not state.drained:
+            state = replace(state, drained=True)
+            effects.append(Drained())
+        return state, tuple(effects)
+    while state.waiting and _may_run(state, state.waiting[0].profile):
+        head, *rest = state.waiting
+        state = replace(state, waiting=tuple(rest), running=state.running | {head.id})
+        effects.append(Admit(head.id))
+    if state.waiting and _may_change(state, state.waiting[0].profile):
+        wanted = state.waiting[0].profile
+        state = replace(state, engine=Pending(wanted))
+        effects.append(WantEngine(wanted))
+    return state, tuple(effects)
+
+
+def _may_run(state: State, profile: str) -> bool:
+    return (
+        state.held is None
+        and isinstance(state.engine, Serving)
+        and state.engine.profile == profile
+        and len(state.running) < state.engine.capacity
+    )
+
+
+def _may_change(state: State, wanted: str) -> bool:
+    """Whether the engine may be replaced: nothing runs and nobody is bringing up another."""
+    match state.engine:
+        case Pending():
+            return False
+        case Serving(profile, _) | Recovering(profile):
+            return profile != wanted and not state.running
+        case NoEngine():
+            return not state.running
+        case _:
+            assert_never(state.engine)

@@ -1,0 +1,259 @@
+"""The vocabulary of admission: what a queue holds, what happens to it, what it decides.
+
+Values only; the machine that joins them is ``mtpd.proxy.admission``.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+__all__ = [
+    "Admit",
+    "Arrive",
+    "Broken",
+    "Close",
+    "Done",
+    "Drained",
+    "Effect",
+    "Engine",
+    "EngineEvent",
+    "Event",
+    "Failed",
+    "GateEvent",
+    "Hold",
+    "Leave",
+    "Lost",
+    "NoEngine",
+    "Pending",
+    "Ready",
+    "Recovering",
+    "Reject",
+    "RejectKind",
+    "Release",
+    "RequestEvent",
+    "Result",
+    "Serving",
+    "State",
+    "Stopped",
+    "Tick",
+    "Waiter",
+    "WantEngine",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A request in the queue."""
+
+    id: int
+    profile: str
+    arrived: float
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A profile that failed to start a moment ago; it is not tried again before ``until``."""
+
+    profile: str
+    why: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class NoEngine:
+    """Nothing runs on the device and nobody is starting anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The switchboard was asked for this profile and will answer Ready or Failed."""
+
+    profile: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recovering:
+    """The engine of this profile is down; its supervisor restarts it by itself."""
+
+    profile: str
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The engine of this profile is ready for so many requests at once."""
+
+    profile: str
+    capacity: int
+
+
+Engine = NoEngine | Pending | Recovering | Serving
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """The queue of one device.
+
+    Attributes:
+        limit: How many may wait.
+        timeout_s: How long each may wait.
+        engine: What runs on the device, as far as requests are concerned.
+        waiting: The queue, oldest first.
+        running: Requests that were admitted and have not ended.
+        held: Why nobody is admitted at present, or None.
+        drained: Whether the present hold has been told that nothing runs any more.
+        broken: Profiles that are not tried again for a while.
+        closed: Why nobody is admitted any more, or None.
+    """
+
+    limit: int
+    timeout_s: float
+    engine: Engine = NoEngine()
+    waiting: tuple[Waiter, ...] = ()
+    running: frozenset[int] = frozenset()
+    held: str | None = None
+    drained: bool = False
+    broken: tuple[Broken, ...] = ()
+    closed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    """A request for a profile came in; ids are never reused."""
+
+    id: int
+    profile: str
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The client of a request went away, wherever the request was."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An admitted request ended."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """An engine of this profile serves."""
+
+    profile: str
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The engine died, hangs or did not come up; its supervisor goes on trying."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The engine was stopped on purpose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """An engine of this profile cannot serve.
+
+    Attributes:
+        profile: Which.
+        why: One sentence for those who wait for it.
+        now: When.
+        retry_after_s: For how long it is not tried again.
+        restoring: The profile that is being brought back instead, or None.
+    """
+
+    profile: str
+    why: str
+    now: float
+    retry_after_s: float
+    restoring: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Someone needs the device: admit nobody, say when the running requests have ended."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The device is free for requests again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The daemon ends: turn everybody away from now on."""
+
+    reason: str
+
+
+RequestEvent = Arrive | Leave | Done | Tick
+EngineEvent = Ready | Lost | Stopped | Failed
+GateEvent = Hold | Release | Close
+Event = RequestEvent | EngineEvent | GateEvent
+
+
+class RejectKind(enum.StrEnum):
+    """Why a request is turned away."""
+
+    FULL = "full"
+    DEADLINE = "deadline"
+    ENGINE = "engine"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """The request may use the serving engine now."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """The request ends with 503.
+
+    Attributes:
+        id: Which.
+        kind: For programs.
+        why: One sentence for people.
+        retry_after_s: When another attempt makes sense.
+    """
+
+    id: int
+    kind: RejectKind
+    why: str
+    retry_after_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class WantEngine:
+    """Bring this profile up; nothing runs on the device."""
+
+    profile: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """The present hold has the device to itself."""
+
+
+Effect = Admit | Reject | WantEngine | Drained
+Result = tuple[State, tuple[Effect, ...]]

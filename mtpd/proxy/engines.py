@@ -1,0 +1,276 @@
+"""The engine set: one supervisor per device and profile, one running engine per device.
+
+Covers starting, stopping and watching; what to start, and who may use it, is decided in
+``mtpd.proxy.switch``. Methods that change engines need the lock of the device's lane.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import anyio
+
+from mtpd.errors import EngineError
+from mtpd.proxy.actors import AT_REST, READY, SETTLED
+from mtpd.proxy.upstream import EndpointUpstream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from anyio.abc import TaskGroup
+
+    from mtpd.proxy.actors import Actor
+    from mtpd.proxy.upstream import Upstream
+    from mtpd.types import Endpoint, EngineKey, LaunchPlan
+    from mtpd.units import DeviceKey
+    from mtpd.views import EngineView
+    from tuner.types import Arm
+
+__all__ = ["Engines", "Lease", "Running", "failure_of"]
+
+C = TypeVar("C")
+
+STOP_S = 15.0
+"""Bound of a stop that is made while being cancelled: the ladder takes 9 s at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The use of one engine by one request.
+
+    Attributes:
+        endpoint: Where it listens.
+        upstream: How to reach it.
+        arm: What it runs.
+        engine_id: This start of it.
+        cut: Cancelled when the request must let go of the engine at once.
+    """
+
+    endpoint: Endpoint
+    upstream: Upstream
+    arm: Arm
+    engine_id: str
+    cut: anyio.CancelScope
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Running(Generic[C]):
+    """An engine that was brought up.
+
+    Attributes:
+        plan: How it was started.
+        actor: Its supervisor.
+        engine_id: The start that was last seen ready; "" before the first.
+        client: What operations talk to it with.
+    """
+
+    plan: LaunchPlan
+    actor: Actor
+    engine_id: str
+    client: C
+    upstream: EndpointUpstream
+    opened: AsyncExitStack
+
+    @property
+    def profile(self) -> str:
+        """The profile it serves."""
+        return self.plan.key.profile
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it serves now, and it is the start that was last announced."""
+        view = self.actor.view()
+        return view.state == READY and view.id == self.engine_id
+
+    def lease(self, cut: anyio.CancelScope) -> Lease:
+        """Hand it to a request."""
+        return Lease(
+            endpoint=self.plan.endpoint,
+            upstream=self.upstream,
+            arm=self.plan.arm,
+            engine_id=self.engine_id,
+            cut=cut,
+        )
+
+
+class Engines(Generic[C]):
+    """Every engine of the daemon, by key."""
+
+    def __init__(
+        self,
+        *,
+        make_actor: Callable[[EngineKey], Actor],
+        connect: Callable[[Endpoint], AbstractAsyncContextManager[C]],
+        on_change: Callable[[DeviceKey], None],
+    ) -> None:
+        self._make_actor, self._connect, self._on_change = make_actor, connect, on_change
+        self._actors: dict[EngineKey, Actor] = {}
+        self._running: dict[DeviceKey, Running[C]] = {}
+        self._tasks: TaskGroup | None = None
+        self._began = anyio.Event()
+        self._undoing: set[anyio.CancelScope] = set()
+
+    async def run(self) -> None:
+        """Own the supervisors until cancelled; each stops its engine on the way out."""
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                self._began.set()
+                await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                for device in tuple(self._running):
+                    await self._retire(device)
+            for undoing in self._undoing:
+                undoing.cancel()  # the supervisors have ended, each with its engine
+
+    def running(self, device: DeviceKey) -> Running[C] | None:
+        """What was brought up on a device, also while it recovers from a crash."""
+        return self._running.get(device)
+
+    def ready(self, device: DeviceKey) -> Running[C] | None:
+        """What serves on a device now."""
+        running = self._running.get(device)
+        return running if running is not None and running.is_ready else None
+
+    def views(self) -> tuple[EngineView, ...]:
+        """Every engine that was ever asked for, by key."""
+        return tuple(self._actors[key].view() for key in sorted(self._actors))
+
+    async def bring_up(self, plan: LaunchPlan, reason: str, *, fresh: bool = False) -> Running[C]:
+        """Start a plan; what else runs on the device is stopped first.
+
+        Args:
+            plan: What to start.
+            reason: Why the others are stopped.
+            fresh: Start anew even if the same arm serves already.
+
+        Raises:
+            EngineError: It did not become ready, or another engine could not be stopped.
+                Its supervisor may still be trying (``retrying``).
+        """
+        device = plan.key.device
+        present = self.ready(device)
+        if present is not None and present.plan.arm == plan.arm and not fresh:
+            return present
+        await self.stop(device, reason)
+        actor = await self._actor(plan.key)
+        view = await self._start(actor, plan)
+        if view.state != READY:
+            raise failure_of(view)
+        return await self._install(plan, actor, view.id)
+
+    async def adopt(self, key: EngineKey) -> None:
+        """Count a start that its supervisor still tries as what runs on the device."""
+        actor = await self._actor(key)
+        if actor.plan is not None:
+            await self._install(actor.plan, actor, "")
+
+    def retrying(self, key: EngineKey) -> bool:
+        """Whether the supervisor goes on trying after a failure."""
+        return key in self._actors and self._actors[key].view().state == "backoff"
+
+    async def stop(self, device: DeviceKey, reason: str) -> None:
+        """Stop whatever runs on a device.
+
+        Raises:
+            EngineError: The kernel does not let go of a process.
+        """
+        await self._retire(device)
+        for key, actor in tuple(self._actors.items()):
+            if key.device == device:
+                await _rest(actor, reason)
+
+    async def until_gone(self, device: DeviceKey, engine_id: str) -> None:
+        """Wait until a start is no longer the one that serves."""
+        running = self._running.get(device)
+        while running is not None and running.engine_id == engine_id and running.is_ready:
+            await running.actor.wait_change()
+        self._on_change(device)
+
+    async def _actor(self, key: EngineKey) -> Actor:
+        if key not in self._actors:
+            await self._began.wait()
+            assert self._tasks is not None  # noqa: S101 - set before the event
+            actor = self._actors[key] = self._make_actor(key)
+            self._tasks.start_soon(actor.run)
+            self._tasks.start_soon(self._watch, key.device, actor)
+        return self._actors[key]
+
+    async def _start(self, actor: Actor, plan: LaunchPlan) -> EngineView:
+        """Start a plan on an actor at rest and wait for the outcome; undone if cancelled."""
+        before = actor.view()
+        actor.start(plan)
+        try:
+            return await _until(actor, SETTLED, after=before)
+        except BaseException:
+            actor.stop("the start was cancelled")
+            with anyio.move_on_after(STOP_S, shield=True) as undoing:
+                self._undoing.add(undoing)
+                await _until(actor, AT_REST | {"wedged"}, after=before)
+            self._undoing.discard(undoing)
+            raise
+
+    async def _watch(self, device: DeviceKey, actor: Actor) -> None:
+        while True:
+            await actor.wait_change()
+            self._on_change(device)
+
+    async def _install(self, plan: LaunchPlan, actor: Actor, engine_id: str) -> Running[C]:
+        async with AsyncExitStack() as opening:
+            upstream = EndpointUpstream(plan.endpoint)
+            opening.push_async_callback(upstream.aclose)
+            client = await opening.enter_async_context(self._connect(plan.endpoint))
+            opened = opening.pop_all()
+        running = self._running[plan.key.device] = Running(
+            plan=plan,
+            actor=actor,
+            engine_id=engine_id,
+            client=client,
+            upstream=upstream,
+            opened=opened,
+        )
+        return running
+
+    async def _retire(self, device: DeviceKey) -> None:
+        """Close what is connected to the engine of a device; before it is stopped."""
+        running = self._running.pop(device, None)
+        if running is not None:
+            await running.opened.aclose()
+
+
+async def _rest(actor: Actor, reason: str) -> None:
+    if actor.view().state in AT_REST:
+        return
+    actor.stop(reason)
+    view = await _until(actor, AT_REST | {"wedged"})
+    if view.state == "wedged":
+        raise failure_of(view)
+
+
+async def _until(
+    actor: Actor, states: frozenset[str], *, after: EngineView | None = None
+) -> EngineView:
+    """Wait for one of some states, reached after a given moment."""
+    while (view := actor.view()).state not in states or _same(view, after):
+        await actor.wait_change()
+    return view
+
+
+def _same(view: EngineView, other: EngineView | None) -> bool:
+    """Whether nothing has happened to an engine between two views of it."""
+    return other is not None and (view.id, view.starts, view.state, view.since) == (
+        other.id,
+        other.starts,
+        other.state,
+        other.since,
+    )
+
+
+def failure_of(view: EngineView) -> EngineError:
+    """The error that says why an engine does not serve."""
+    if view.failure is None:
+        return EngineError(f"{view.profile} is {view.state}", failure="crash")
+    return EngineError(view.failure.reason, failure=view.failure.failure, hint=view.failure.hint)

@@ -1,0 +1,45 @@
+"""Which headers cross the daemon, in either direction: two short allow-lists; pure.
+
+An allow-list, because what must not pass is longer than what must: hop-by-hop headers,
+cookies, the client's credentials and addresses (Authorization, X-Api-Key,
+X-Forwarded-*), and X-Conversation-Id, with which llama-server would keep generating
+for a client that has left and let anybody read the text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["is_json", "to_client", "to_engine"]
+
+_TO_ENGINE = ("Accept", "Content-Type")
+_TO_CLIENT = ("Content-Type", "Content-Length", "Cache-Control", "Retry-After")
+
+
+def to_engine(headers: Mapping[str, str]) -> dict[str, str]:
+    """What the engine gets of a client's headers (a case-insensitive mapping)."""
+    kept = {name: headers[name] for name in _TO_ENGINE if name in headers}
+    # The bytes are relayed as they are, so they must not be compressed for us.
+    return kept | {"Accept-Encoding": "identity"}
+
+
+def to_client(headers: Mapping[str, str]) -> dict[str, str]:
+    """What the client gets of the engine's headers (a case-insensitive mapping)."""
+    return {name: headers[name] for name in _TO_CLIENT if name in headers}
+
+
+def is_json(content_type: str) -> bool:
+    """Whether a Content-Type is application/json, with UTF-8 or no charset."""
+    kind, _, parameters = content_type.partition(";")
+    if kind.strip().lower() != "application/json":
+        return False
+    named = [p.partition("=") for p in parameters.split(";")]
+    charsets = [value.strip(' "').lower() for name, _, value in named if _is(name, "charset")]
+    return all(charset in {"utf-8", "utf8"} for charset in charsets)
+
+
+def _is(name: str, expected: str) -> bool:
+    return name.strip().lower() == expected

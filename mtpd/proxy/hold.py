@@ -1,0 +1,98 @@
+"""Devices that are held for a measurement: nobody else starts, stops or uses engines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from mtpd.errors import EngineError
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from mtpd.proxy.engines import Engines, Running
+    from mtpd.proxy.lane import Lane
+    from mtpd.views import EngineView
+    from tuner.types import Arm
+
+__all__ = ["Hold"]
+
+C = TypeVar("C")
+
+
+class Attempt(Protocol[C]):
+    """Brings an arm up on a lane."""
+
+    async def __call__(
+        self, lane: Lane, arm: Arm, reason: str, *, fresh: bool = False
+    ) -> Running[C]:
+        """See ``Switchboard``."""
+
+
+class Lanes(Protocol):
+    """Finds the lane of a profile."""
+
+    def __call__(self, profile: str) -> Lane:
+        """See ``Switchboard``."""
+
+
+class Hold(Generic[C]):
+    """Made by ``Switchboard.hold``; valid inside its block."""
+
+    def __init__(
+        self,
+        *,
+        lanes: Lanes,
+        engines: Engines[C],
+        attempt: Attempt[C],
+        stack: AsyncExitStack,
+        reason: str,
+        drain_timeout_s: float,
+    ) -> None:
+        self._lanes, self._engines, self._attempt = lanes, engines, attempt
+        self._stack, self._reason, self._drain_timeout_s = stack, reason, drain_timeout_s
+        self._held: set[Lane] = set()
+        self._running: Running[C] | None = None
+
+    async def take(self, lane: Lane) -> None:
+        """Hold one more device.
+
+        Raises:
+            DrainTimeoutError: Requests still ran on it.
+        """
+        await self._stack.enter_async_context(
+            lane.exclusive(self._reason, force=False, timeout_s=self._drain_timeout_s)
+        )
+        self._held.add(lane)
+
+    async def start(self, arm: Arm) -> EngineView:
+        """Start an arm anew and wait until it is ready; one this hold started is kept.
+
+        Raises:
+            EngineError: It did not become ready; nothing runs on its device then.
+        """
+        lane = self._lanes(arm.profile)
+        if lane not in self._held:
+            await self.take(lane)
+        mine = self._running is not None and self._running.plan.arm == arm
+        self._running = None
+        try:
+            self._running = await self._attempt(lane, arm, self._reason, fresh=not mine)
+        except EngineError:
+            await self._engines.stop(lane.device, f"{arm} did not become ready")
+            raise
+        return self._running.actor.view()
+
+    @property
+    def running(self) -> Running[C]:
+        """What this hold started last: plan, verdict and start id.
+
+        Raises:
+            EngineError: Nothing was started, or the start failed.
+        """
+        if self._running is None:
+            raise EngineError("no engine was started in this hold", failure="killed_by_operator")
+        return self._running
+
+    def client(self) -> C:
+        """Talks to the engine that was started last."""
+        return self.running.client

@@ -1,0 +1,174 @@
+"""One device: its queue, its requests, and what serves them.
+
+Every change goes through ``post``, which takes one step of the admission machine and
+carries out its effects before it returns; so there is one writer, and no await between
+a decision and its effect. Who may start and stop engines is whoever holds ``lock``.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, assert_never
+
+import anyio
+import structlog
+
+from mtpd.proxy import admission
+from mtpd.proxy.admission_types import (
+    Admit,
+    Arrive,
+    Drained,
+    Effect,
+    Event,
+    Hold,
+    Leave,
+    Reject,
+    Release,
+    State,
+    Tick,
+    WantEngine,
+)
+from mtpd.proxy.outcomes import DrainTimeoutError, RejectedError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from mtpd.clock import Clock
+    from mtpd.units import DeviceKey
+
+__all__ = ["Lane", "Ticket"]
+
+log = structlog.get_logger()
+
+CUT_S = 5.0
+"""How long requests that were cut may take to end."""
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A request's place in a lane.
+
+    Attributes:
+        id: Unique within the lane.
+        cut: Cancelled when the request must let go of its engine.
+    """
+
+    id: int
+    outcome: Admit | Reject | None = None
+    decided: anyio.Event = field(default_factory=anyio.Event)
+    cut: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+
+class Lane:
+    """The queue of one device."""
+
+    def __init__(
+        self,
+        *,
+        device: DeviceKey,
+        limit: int,
+        timeout_s: float,
+        clock: Clock,
+        on_want: Callable[[Lane, str], None],
+        on_waiting: Callable[[], None],
+    ) -> None:
+        self.device = device
+        self.state = State(limit=limit, timeout_s=timeout_s)
+        self.lock = anyio.Lock()
+        self._clock = clock
+        self._on_want, self._on_waiting = on_want, on_waiting
+        self._tickets: dict[int, Ticket] = {}
+        self._last_id = 0
+        self._drained = anyio.Event()
+
+    def post(self, event: Event) -> None:
+        """Take one step; never blocks, never fails."""
+        self.state, effects = admission.step(self.state, event)
+        for effect in effects:
+            self._execute(effect)
+
+    def tick(self) -> None:
+        """Turn away those whose time is up."""
+        self.post(Tick(self._clock.now()))
+
+    def arrive(self, profile: str) -> Ticket:
+        """Queue a request; its ticket says when and how it was decided."""
+        self._last_id += 1
+        ticket = self._tickets[self._last_id] = Ticket(self._last_id)
+        self.post(Arrive(ticket.id, profile, self._clock.now()))
+        if ticket.outcome is None:
+            self._on_waiting()
+        return ticket
+
+    async def admitted(self, ticket: Ticket) -> None:
+        """Wait for the turn of a request.
+
+        Raises:
+            RejectedError: It was turned away.
+        """
+        await ticket.decided.wait()
+        if isinstance(ticket.outcome, Reject):
+            rejected = ticket.outcome
+            raise RejectedError(
+                rejected.why, kind=rejected.kind.value, retry_after_s=rejected.retry_after_s
+            )
+
+    def end(self, ticket: Ticket) -> None:
+        """The request is over, wherever it was."""
+        del self._tickets[ticket.id]
+        self.post(Leave(ticket.id))
+
+    @asynccontextmanager
+    async def exclusive(self, reason: str, *, force: bool, timeout_s: float) -> AsyncIterator[None]:
+        """Have the device alone while the block runs: nobody is admitted, nothing runs.
+
+        Args:
+            reason: What those who wait too long are told.
+            force: Cut what still runs when the patience ends.
+            timeout_s: The patience.
+
+        Raises:
+            DrainTimeoutError: Requests still run and ``force`` was not asked for.
+        """
+        async with self.lock:
+            self._drained = anyio.Event()
+            self.post(Hold(reason))
+            try:
+                await self._drain(force=force, timeout_s=timeout_s)
+                yield
+            finally:
+                self.post(Release())
+
+    async def _drain(self, *, force: bool, timeout_s: float) -> None:
+        with anyio.move_on_after(timeout_s):
+            await self._drained.wait()
+        if self._drained.is_set():
+            return
+        if not force:
+            msg = f"{len(self.state.running)} request(s) still ran after {timeout_s:g} s"
+            hint = "try again later, or force the change, which cuts them"
+            raise DrainTimeoutError(msg, hint=hint)
+        log.warning("lane.cut", device=self.device, requests=len(self.state.running))
+        self.cut()
+        with anyio.move_on_after(CUT_S):
+            await self._drained.wait()
+
+    def cut(self) -> None:
+        """Make every running request let go of its engine."""
+        for ticket in tuple(self._tickets.values()):
+            if isinstance(ticket.outcome, Admit):
+                ticket.cut.cancel()
+
+    def _execute(self, effect: Effect) -> None:
+        match effect:
+            case Admit(who) | Reject(who):
+                ticket = self._tickets[who]
+                ticket.outcome = effect
+                ticket.decided.set()
+            case WantEngine(profile):
+                self._on_want(self, profile)
+            case Drained():
+                self._drained.set()
+            case _:
+                assert_never(effect)

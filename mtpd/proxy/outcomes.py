@@ -1,0 +1,31 @@
+"""How a request or an order can end other than well."""
+
+from __future__ import annotations
+
+from mtpd.errors import ConflictError, MtpdError
+
+__all__ = ["DrainTimeoutError", "RejectedError", "UpstreamLostError"]
+
+
+class RejectedError(MtpdError):
+    """A request was turned away before it reached an engine.
+
+    Attributes:
+        status: HTTP status for the client.
+        retry_after_s: When another attempt makes sense.
+        kind: full, deadline, engine or closed.
+    """
+
+    def __init__(self, message: str, *, kind: str, retry_after_s: int, status: int = 503) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after_s = retry_after_s
+        self.kind = kind
+
+
+class DrainTimeoutError(ConflictError):
+    """Requests were still running when the patience for a change of engine ended."""
+
+
+class UpstreamLostError(MtpdError):
+    """The engine broke off before its response was whole."""

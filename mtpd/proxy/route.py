@@ -1,0 +1,162 @@
+"""From a request body to the profile that must answer it; pure.
+
+Covers the model name and the stream flag. The body itself is never changed: the
+engine ignores ``model``, so what the client sent is what the engine gets.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["MAX_BODY_BYTES", "BadBody", "Names", "Route", "Routed", "UnknownModel", "route"]
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+"""Largest request body that is read."""
+
+AUTO = "auto"
+"""The model name that leaves the choice to the daemon."""
+
+DEFAULT_POOL = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """The profile that answers, and what the client wants.
+
+    Attributes:
+        profile: Name of the profile.
+        stream: Whether the client asked for a stream.
+        body: The bytes as they came.
+    """
+
+    profile: str
+    stream: bool
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownModel:
+    """No profile, alias or pool has this name.
+
+    Attributes:
+        name: What was asked for, or "" if the request named nothing and nothing is default.
+        known: Every name that would have been understood, sorted.
+        close: The known names that look like it, best first.
+    """
+
+    name: str
+    known: tuple[str, ...]
+    close: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BadBody:
+    """The body cannot be understood; the reason is one sentence for the client."""
+
+    reason: str
+    param: str | None = None
+
+
+Route = Routed | UnknownModel | BadBody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What model names mean at this moment.
+
+    Attributes:
+        profiles: Names and aliases of profiles, each with its profile.
+        pools: Pools, each with the profile that is chosen for it now.
+        serving: The profile that is being served, or None.
+    """
+
+    profiles: Mapping[str, str]
+    pools: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    serving: str | None = None
+
+    @property
+    def default(self) -> str | None:
+        """The profile of a request that names none.
+
+        The only one; else the choice of the pool "default"; else the only pool's;
+        else the one being served; else None.
+        """
+        distinct = set(self.profiles.values())
+        if len(distinct) == 1:
+            return next(iter(distinct))
+        if DEFAULT_POOL in self.pools:
+            return self.pools[DEFAULT_POOL]
+        if len(self.pools) == 1:
+            return next(iter(self.pools.values()))
+        return self.serving
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Every name that ``resolve`` understands."""
+        return tuple(sorted({*self.profiles, *self.pools, AUTO}))
+
+    def resolve(self, name: str) -> str | None:
+        """The profile behind a name, alias, pool or "auto"; None for an unknown name."""
+        if name in self.profiles:
+            return self.profiles[name]
+        if name in self.pools:
+            return self.pools[name]
+        return self.default if name in ("", AUTO) else None
+
+
+def route(body: bytes, names: Names) -> Route:
+    """Read the model name and the stream flag out of a body; total."""
+    parsed = _parse(body)
+    if isinstance(parsed, BadBody):
+        return parsed
+    model = parsed.get("model")
+    if model is None:
+        model = ""
+    if not isinstance(model, str):
+        return BadBody("'model' must be a string", "model")
+    stream = parsed.get("stream", False)
+    if not isinstance(stream, bool | None):
+        return BadBody("'stream' must be true or false", "stream")
+    profile = names.resolve(model)
+    if profile is None:
+        return UnknownModel(model, names.known, _close(model, names.known))
+    return Routed(profile, stream is True, body)
+
+
+def _parse(body: bytes) -> dict[str, object] | BadBody:
+    if len(body) > MAX_BODY_BYTES:
+        return BadBody(f"the body is larger than {MAX_BODY_BYTES} bytes")
+    try:
+        # Strictly UTF-8: json.loads would also guess UTF-16 and UTF-32, the engine does not.
+        parsed: object = json.loads(body.decode())
+    except (ValueError, RecursionError) as error:
+        return BadBody(f"the body is not JSON: {_what(error)}")
+    if not isinstance(parsed, dict):
+        return BadBody("the body must be a JSON object")
+    return parsed
+
+
+def _what(error: ValueError | RecursionError) -> str:
+    match error:
+        case UnicodeDecodeError(start=start):
+            return f"byte {start} is not UTF-8"
+        case json.JSONDecodeError(msg=msg, lineno=line, colno=column):
+            return f"{msg} (line {line}, column {column})"
+        case RecursionError():
+            return "it is nested too deeply"
+        case _:
+            return "a number in it is too long"
+
+
+def _close(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Names that look like it; the comparison costs a product of lengths, so names are cut."""
+    folded = {candidate.casefold(): candidate for candidate in known}
+    found = difflib.get_close_matches(name[:200].casefold(), folded, n=3, cutoff=0.6)
+    return tuple(folded[match] for match in found)

@@ -1,0 +1,105 @@
+"""One engine's endpoint as the relay uses it: a session of its own, no pooling, no limits.
+
+Separate from ``mtpd.engine.client``: a relayed response is never decompressed, never
+timed out (a long prompt is silent for minutes) and never sent twice. Connections are
+not kept: the engine's HTTP server closes idle ones, and a request that meets a closing
+connection would be lost.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import aiohttp
+
+from mtpd.proxy.outcomes import UpstreamLostError
+from mtpd.types import UnixEndpoint
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from mtpd.types import Endpoint
+
+__all__ = ["EndpointUpstream", "Upstream", "next_chunk"]
+
+CONNECT_S = 2.0
+READ_BUFFER_BYTES = 128 * 1024
+
+
+class Upstream(Protocol):
+    """Where a request goes."""
+
+    def open(
+        self, method: str, path: str, *, headers: Mapping[str, str], data: bytes
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Send a request; the block has the response, its headers read.
+
+        Leaving the block closes the connection, which ends the generation.
+
+        Raises:
+            UpstreamLostError: The engine could not be reached or hung up.
+        """
+
+
+class EndpointUpstream:
+    """The relay's session with one endpoint; ``aclose`` ends whatever still uses it."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        connector: aiohttp.BaseConnector
+        if isinstance(endpoint, UnixEndpoint):
+            connector = aiohttp.UnixConnector(path=endpoint.path, force_close=True, limit=0)
+            self._base, self._own = "http://engine", dict[str, str]()
+        else:
+            connector = aiohttp.TCPConnector(force_close=True, limit=0)
+            self._base = f"http://{endpoint.host}:{endpoint.port}"
+            self._own = {"Authorization": f"Bearer {endpoint.api_key}"}
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=READ_BUFFER_BYTES,
+            skip_auto_headers=("User-Agent", "Accept"),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            trust_env=False,
+        )
+
+    @asynccontextmanager
+    async def open(
+        self, method: str, path: str, *, headers: Mapping[str, str], data: bytes
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """See ``Upstream.open``."""
+        sent = {**headers, **self._own}
+        try:
+            response = await self._session.request(
+                method, self._base + path, headers=sent, data=data, allow_redirects=False
+            )
+        except (aiohttp.ClientError, OSError) as error:
+            msg = f"the engine did not answer: {_what(error)}"
+            raise UpstreamLostError(msg) from error
+        try:
+            yield response
+        finally:
+            response.close()
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._session.close()
+
+
+async def next_chunk(response: aiohttp.ClientResponse) -> bytes:
+    """The next bytes as they come, or b"" at the end of the response.
+
+    Raises:
+        UpstreamLostError: The connection broke before the end of the response.
+    """
+    try:
+        return await response.content.readany()
+    except (aiohttp.ClientError, OSError) as error:
+        msg = f"the engine broke off: {_what(error)}"
+        raise UpstreamLostError(msg) from error
+
+
+def _what(error: Exception) -> str:
+    return str(error) or type(error).__name__

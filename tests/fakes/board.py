@@ -1,0 +1,108 @@
+"""A switchboard over fake supervisors, and what a test wants to say about it."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+
+from mtpd.proxy.switch import Switchboard
+from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint
+from mtpd.units import DeviceKey
+from tests.fakes.actors import FakeActor
+from tests.fakes.clock import FakeClock
+from tuner.types import Arm, Drafter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from mtpd.types import Endpoint
+
+__all__ = ["Bench", "arm", "bench", "until"]
+
+HOST = DeviceKey("host")
+
+
+@dataclass(frozen=True)
+class Queue:
+    max_waiting: int = 64
+    queue_timeout_s: float = 120.0
+
+
+def arm(profile: str, depth: int = 0) -> Arm:
+    return Arm(profile=profile, drafter=Drafter.MTP if depth else Drafter.NONE, depth=depth)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that other tasks bring about."""
+    with anyio.fail_after(10):
+        while not condition():  # noqa: ASYNC110 - any condition, not one that can set an event
+            await anyio.sleep(0.002)
+
+
+class Bench:
+    """One device, profiles by any name, every engine scripted.
+
+    Attributes:
+        chosen: The arm chosen for a profile; depth 0 for those not named.
+        endpoints: Where a profile's engine listens.
+        unplannable: Profiles whose plan fails, each with its error.
+    """
+
+    def __init__(self, *, limits: Queue = Queue(), slots: int = 1) -> None:
+        self.clock = FakeClock()
+        self.chosen: dict[str, Arm] = {}
+        self.endpoints: dict[str, Endpoint] = {}
+        self.unplannable: dict[str, Exception] = {}
+        self.actors: dict[str, FakeActor] = {}
+        self.board: Switchboard[str] = Switchboard(
+            make_actor=lambda key: self.actor(key.profile),
+            plan_for=self._plan,
+            arm_for=lambda profile: self.chosen.get(profile, arm(profile)),
+            device_for=lambda _: HOST,
+            slots_for=lambda _: slots,
+            connect=self._connect,
+            limits=limits,
+            clock=self.clock,
+        )
+
+    def actor(self, profile: str) -> FakeActor:
+        """The supervisor of a profile, also before it was asked for."""
+        if profile not in self.actors:
+            self.actors[profile] = FakeActor(EngineKey(HOST, profile))
+        return self.actors[profile]
+
+    def serving(self) -> list[str]:
+        """Every arm that is ready."""
+        return [
+            f"{view.profile}@{view.arm.depth}"
+            for view in self.board.engines()
+            if view.state == "ready" and view.arm is not None
+        ]
+
+    def _plan(self, wanted: Arm) -> LaunchPlan:
+        if wanted.profile in self.unplannable:
+            raise self.unplannable[wanted.profile]
+        return LaunchPlan(
+            key=EngineKey(HOST, wanted.profile),
+            arm=wanted,
+            command=Command(argv=(), env={}),
+            endpoint=self.endpoints.get(wanted.profile, UnixEndpoint("/nonexistent")),
+            fingerprint="",
+        )
+
+    def _connect(self, endpoint: Endpoint) -> AbstractAsyncContextManager[str]:
+        return nullcontext(f"client of {endpoint}")
+
+
+@asynccontextmanager
+async def bench(*, limits: Queue = Queue(), slots: int = 1) -> AsyncIterator[Bench]:
+    """Run a switchboard while the block runs."""
+    made = Bench(limits=limits, slots=slots)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(made.board.run)
+        yield made
+        tasks.cancel_scope.cancel()

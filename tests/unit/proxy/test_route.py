@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mtpd.proxy.route import MAX_BODY_BYTES, BadBody, Names, Routed, UnknownModel, route
+
+TWO = {"tiny-chained": "tiny-chained", "tiny-unchained": "tiny-unchained", "fast": "tiny-chained"}
+
+
+def body(**fields: object) -> bytes:
+    return json.dumps(fields).encode()
+
+
+def test_a_name_and_an_alias_lead_to_their_profile() -> None:
+    names = Names(profiles=TWO)
+    for name in ("tiny-chained", "fast"):
+        raw = body(model=name, stream=True)
+        assert route(raw, names) == Routed("tiny-chained", stream=True, body=raw)
+
+
+def test_the_body_is_passed_on_as_it_came() -> None:
+    raw = b'{ "model" :\t"fast", "x": 1e400, "\\u0000": [], "model": "fast" }\r\n'
+    routed = route(raw, Names(profiles=TWO))
+    assert isinstance(routed, Routed)
+    assert routed.body is raw
+
+
+def test_a_pool_and_auto_lead_to_what_is_chosen_now() -> None:
+    names = Names(profiles=TWO, pools={"default": "tiny-unchained", "code": "tiny-chained"})
+    assert route(body(model="code"), names) == Routed(
+        "tiny-chained", stream=False, body=body(model="code")
+    )
+    assert route(body(model="auto"), names) == Routed(
+        "tiny-unchained", stream=False, body=body(model="auto")
+    )
+
+
+def test_a_profile_that_is_named_like_a_pool_wins() -> None:
+    names = Names(profiles=TWO, pools={"fast": "tiny-unchained"})
+    assert names.resolve("fast") == "tiny-chained"
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (Names(profiles={"a": "a", "b": "a"}, serving=None), "a"),
+        (Names(profiles=TWO, pools={"default": "tiny-unchained"}, serving="x"), "tiny-unchained"),
+        (Names(profiles=TWO, pools={"p": "tiny-chained"}, serving="x"), "tiny-chained"),
+        (Names(profiles=TWO, serving="tiny-unchained"), "tiny-unchained"),
+        (Names(profiles=TWO), None),
+    ],
+)
+def test_a_request_without_a_model_gets_the_default(names: Names, expected: str | None) -> None:
+    assert names.default == expected
+    for raw in (body(prompt="x"), body(model=""), body(model=None)):
+        match route(raw, names):
+            case Routed(profile):
+                assert profile == expected
+            case UnknownModel(name):
+                assert (name, expected) == ("", None)
+            case BadBody():
+                pytest.fail("a body without a model is not a bad body")
+
+
+def test_an_unknown_model_comes_with_the_known_names_and_the_close_ones() -> None:
+    outcome = route(body(model="Tiny-Chaned"), Names(profiles=TWO, pools={"default": "x"}))
+    assert outcome == UnknownModel(
+        "Tiny-Chaned",
+        ("auto", "default", "fast", "tiny-chained", "tiny-unchained"),
+        ("tiny-chained", "tiny-unchained"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b"", "Expecting value"),
+        (b"{", "line 1, column 2"),
+        (b'{"model": "\xff"}', "byte 11 is not UTF-8"),
+        ('{"model": "x"}'.encode("utf-16"), "UTF-8"),
+        (b"[" * 200_000, "nested too deeply"),
+        (b'{"seed": ' + b"9" * 5000 + b"}", "too long"),
+        (b"[]", "must be a JSON object"),
+        (b'{"model": 3}', "'model' must be a string"),
+        (b'{"model": "fast", "stream": "yes"}', "'stream' must be"),
+        (b" " * (MAX_BODY_BYTES + 1), "larger than"),
+    ],
+)
+def test_a_bad_body_is_told_in_one_sentence(raw: bytes, says: str) -> None:
+    outcome = route(raw, Names(profiles=TWO))
+    assert isinstance(outcome, BadBody)
+    assert says in outcome.reason
+    assert "\n" not in outcome.reason
+
+
+def test_a_null_stream_is_no_stream() -> None:
+    outcome = route(b'{"model": "fast", "stream": null}', Names(profiles=TWO))
+    assert isinstance(outcome, Routed)
+    assert outcome.stream is False
