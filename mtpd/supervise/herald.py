@@ -1,0 +1,80 @@
+"""Tells the log and the event stream what happens to one engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from mtpd.events import EngineLoadProgress, EngineTransition, ResidencyJudged
+from mtpd.supervise.present import plan_of, residency_view
+from mtpd.supervise.states import Backoff, Failed, Ready, Wedged, label
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mtpd.clock import Clock
+    from mtpd.events import Event
+    from mtpd.supervise.states import Engine
+    from mtpd.types import EngineKey
+    from mtpd.units import EngineId
+
+__all__ = ["Herald"]
+
+log = structlog.get_logger()
+
+PROGRESS_S = 1.0
+"""A load may print a thousand lines a second; nobody reads so fast."""
+
+
+class Herald:
+    """Speaks for one engine slot."""
+
+    def __init__(self, *, key: EngineKey, clock: Clock, on_event: Callable[[Event], None]) -> None:
+        self._key, self._clock, self._on_event = key, clock, on_event
+        self._shown_at = float("-inf")
+
+    def moved(self, before: Engine, after: Engine, engine_id: EngineId | None) -> None:
+        """Tell of a change of the state's name."""
+        old, new = label(before.state), label(after.state)
+        plan = plan_of(after.state) or plan_of(before.state)
+        bad = isinstance(after.state, Backoff | Failed | Wedged)
+        say = log.warning if bad else log.info
+        say(
+            "engine.transition",
+            engine=engine_id,
+            profile=self._key.profile,
+            old=old,
+            new=new,
+            reason=after.reason,
+        )
+        self._on_event(
+            EngineTransition(
+                engine_id=engine_id or "",
+                profile=self._key.profile,
+                arm=str(plan.arm) if plan else "",
+                old=old,
+                new=new,
+                reason=after.reason,
+            )
+        )
+
+    def judged(self, state: Ready, engine_id: EngineId) -> None:
+        """Tell where the model lies."""
+        self._on_event(
+            ResidencyJudged(
+                engine_id=engine_id,
+                profile=self._key.profile,
+                arm=str(state.plan.arm),
+                residency=residency_view(state.verdict),
+            )
+        )
+
+    def progress(self, lines: int, engine_id: EngineId) -> None:
+        """Tell how much the load has printed, at most once a second."""
+        now = self._clock.now()
+        if now - self._shown_at >= PROGRESS_S:
+            self._shown_at = now
+            self._on_event(
+                EngineLoadProgress(engine_id=engine_id, profile=self._key.profile, lines=lines)
+            )

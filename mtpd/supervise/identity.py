@@ -1,0 +1,55 @@
+"""Who a process is: pid, start time, boot and the engine id in its environment.
+
+A pid alone identifies nothing, because the kernel reuses it. Covers reading only;
+every function answers None (or nothing) for a process that is gone or not ours to read.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["VARIABLE", "boot_id", "engine_of", "pids_of", "start_ticks"]
+
+VARIABLE = "MTPD_INSTANCE"
+"""Environment variable that carries the engine id of a process and its descendants."""
+
+PROC = Path("/proc")
+STATE, START_TIME = 3, 22
+"""Fields of /proc/PID/stat, counted from 1 as in proc(5)."""
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot; a process of another boot cannot be alive."""
+    return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process started, in clock ticks after the boot."""
+    fields = _stat(pid)
+    return int(fields[START_TIME - STATE]) if fields else None
+
+
+def engine_of(pid: int) -> str | None:
+    """The engine id that the process was started with."""
+    prefix = f"{VARIABLE}=".encode()
+    with suppress(OSError):
+        for entry in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
+            if entry.startswith(prefix):
+                return entry.removeprefix(prefix).decode(errors="replace")
+    return None
+
+
+def pids_of(engine_id: str) -> tuple[int, ...]:
+    """Every process that was started as, or by, this engine."""
+    pids = (int(entry.name) for entry in PROC.iterdir() if entry.name.isdecimal())
+    return tuple(pid for pid in pids if engine_of(pid) == engine_id)
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields from the state on; empty for a process that is gone."""
+    with suppress(OSError):
+        text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        # The name in field 2 may hold blanks and brackets; the last bracket ends it.
+        return text.rpartition(")")[2].split()
+    return []

@@ -1,0 +1,81 @@
+"""A size-bounded log file per engine slot: the present one and the one before.
+
+A log that cannot be written (full disk, planted link) is given up with one warning;
+it never blocks the loop for a reader and never ends an engine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["LogFile", "log_path"]
+
+log = structlog.get_logger()
+
+FILE_BYTES = 8 * 1024 * 1024
+
+
+def log_path(directory: Path, profile: str, device: str) -> Path:
+    """Where the engine of this profile on this device logs."""
+    name = re.sub(r"[^A-Za-z0-9._@-]", "_", f"{profile}@{device}").lstrip(".")
+    return directory / f"{name}.log"
+
+
+class LogFile:
+    """Appends lines; at 8 MiB the file becomes ``NAME.1`` and a new one begins."""
+
+    def __init__(self, path: Path, *, limit: int = FILE_BYTES) -> None:
+        self._path, self._limit = path, limit
+        self._fd: int | None = None
+        self._size = 0
+        self._given_up = False
+
+    def write(self, lines: Sequence[str]) -> None:
+        """Append the lines; never raises for what the file system does."""
+        if self._given_up or not lines:
+            return
+        data = "".join(f"{line}\n" for line in lines).encode(errors="replace")
+        try:
+            self._append(data)
+        except OSError as error:
+            self._given_up = True
+            log.warning("engine.log_lost", path=str(self._path), error=str(error))
+            self.close()
+
+    def close(self) -> None:
+        """Close the file; a later write opens it again."""
+        if self._fd is not None:
+            with suppress(OSError):
+                os.close(self._fd)
+            self._fd = None
+
+    def _append(self, data: bytes) -> None:
+        if self._fd is None:
+            self._fd, self._size = _open(self._path)
+        if self._size + len(data) > self._limit and self._size:
+            self.close()
+            self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+            self._fd, self._size = _open(self._path)
+        self._size += os.write(self._fd, data)
+
+
+def _open(path: Path) -> tuple[int, int]:
+    """Open for appending; refuses links, pipes and devices that someone planted."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    fd = os.open(path, flags, 0o600)
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or status.st_uid != os.geteuid():
+        os.close(fd)
+        msg = f"{path} is not a plain file of ours"
+        raise OSError(msg)
+    return fd, status.st_size

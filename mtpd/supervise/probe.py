@@ -1,0 +1,104 @@
+"""Whether an engine serves: health, the right process, and a canary that comes back.
+
+Health alone proves little: an orphan can answer on the socket, and a hung device still
+answers ``/health``. Residency is judged from the log, elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from mtpd.engine.client import EngineClient, Health
+from mtpd.errors import EngineError, UpstreamError
+from mtpd.types import Absent, FailureClass, UnixEndpoint, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mtpd.types import Endpoint, LaunchPlan, Reading
+    from mtpd.views import Json
+
+__all__ = ["EngineProbe"]
+
+POLL_FIRST_S = 0.025
+POLL_LONGEST_S = 0.25
+CANARY_S = 60.0
+LAST_WORDS_S = 1.0
+"""A dying engine resets its connections first; its exit says more than the reset does."""
+
+CANARY: dict[str, Json] = {
+    "prompt": "Once upon a time",
+    "n_predict": 4,
+    "temperature": 0,
+    "cache_prompt": False,
+    "stream": False,
+}
+
+
+class EngineProbe:
+    """Asks over the engine's own endpoint."""
+
+    def clear(self, endpoint: Endpoint) -> None:
+        """Remove a socket that an earlier process left; raises EngineError for anything else."""
+        if not isinstance(endpoint, UnixEndpoint):
+            return
+        path = Path(endpoint.path)
+        try:
+            if not stat.S_ISSOCK(path.lstat().st_mode):
+                msg = f"{path} exists and is not a socket"
+                hint = "remove it, or choose another runtime directory"
+                raise EngineError(msg, failure=FailureClass.CONFIG, hint=hint)
+            path.unlink()
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            msg = f"cannot remove the old socket {path}: {error.strerror}"
+            raise EngineError(msg, failure=FailureClass.CONFIG) from error
+
+    async def check(self, plan: LaunchPlan, *, pid: int, on_healthy: Callable[[], None]) -> None:
+        """Return once the canary came back; raises EngineError when it will not."""
+        async with EngineClient(plan.endpoint) as client:
+            await _healthy(client)
+            _same_process(await client.peer_pid(), pid)
+            on_healthy()
+            try:
+                await client.complete("/completion", CANARY, timeout_s=CANARY_S)
+            except UpstreamError as error:
+                await anyio.sleep(LAST_WORDS_S)
+                late = isinstance(error.__cause__, TimeoutError)
+                failure = FailureClass.HANG if late else FailureClass.CRASH
+                msg = f"the canary failed: {error}"
+                raise EngineError(msg, failure=failure, hint=error.hint) from error
+
+
+async def _healthy(client: EngineClient) -> None:
+    pause_s = POLL_FIRST_S
+    while await client.health() is not Health.OK:
+        await anyio.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, POLL_LONGEST_S)
+
+
+def _same_process(peer: Reading[int], pid: int) -> None:
+    """Refuse an endpoint that another process serves; a wrapper's child is of our session."""
+    match peer:
+        case Value(value=found) if found != pid and _session(found) != pid:
+            msg = f"process {found} answers on the engine's socket, not process {pid}"
+            hint = "end that process; it is left from an earlier daemon or uses our directory"
+            raise EngineError(msg, failure=FailureClass.CRASH, hint=hint)
+        case Absent(reason=reason):
+            msg = f"who answers on the engine's socket is not known: {reason}"
+            raise EngineError(msg, failure=FailureClass.CRASH)
+        case _:
+            return
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
