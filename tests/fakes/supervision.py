@@ -1,0 +1,181 @@
+"""What the supervisor's tests start and note: plans, a ledger in memory, a probe by file."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from mtpd.clock import SystemClock
+from mtpd.faults import NoFaults
+from mtpd.supervise.runner import EngineActor
+from mtpd.supervise.spawn import ShimSpawner
+from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint
+from mtpd.units import DeviceKey, EngineId
+from tests.fakes.clock import FakeClock
+from tuner.types import Arm, Drafter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from mtpd.engine.facts import Fact
+    from mtpd.events import Event
+    from mtpd.types import Endpoint, Verdict
+
+ROOT = Path(__file__).parents[2]
+KEY = EngineKey(DeviceKey("host"), "tiny")
+TINY = str(Path(__file__).with_name("tiny_child.py"))
+
+
+def plan_of(*argv: str, path: Path, depth: int = 0, load_stall_s: float = 120.0) -> LaunchPlan:
+    """A plan for any program; PYTHONPATH lets it find the fakes."""
+    return LaunchPlan(
+        key=KEY,
+        arm=Arm(profile="tiny", drafter=Drafter.MTP if depth else Drafter.NONE, depth=depth),
+        command=Command(argv=argv, env={"PYTHONPATH": str(ROOT)}),
+        endpoint=UnixEndpoint(str(path)),
+        fingerprint="f",
+        load_stall_s=load_stall_s,
+    )
+
+
+def tiny(
+    directory: Path, *, depth: int = 0, load_stall_s: float = 120.0, **knobs: object
+) -> LaunchPlan:
+    """A plan for the tiny child."""
+    path = directory / "ready"
+    argv = (sys.executable, "-I", "-S", TINY, str(path), json.dumps(knobs))
+    return plan_of(*argv, path=path, depth=depth, load_stall_s=load_stall_s)
+
+
+class MemoryLedger:
+    """Notes in memory, in the order of writing."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, ...]] = []
+
+    async def intend(
+        self,
+        engine_id: EngineId,
+        *,
+        profile: str,
+        device: DeviceKey,
+        arm: Arm,
+        argv_digest: str,
+        endpoint: Endpoint,
+        fingerprint: str,
+    ) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.notes.append(("intend", engine_id))
+
+    async def spawned(self, engine_id: EngineId, pid: int, start_ticks: int) -> None:
+        await anyio.lowlevel.checkpoint()
+        assert start_ticks > 0
+        self.notes.append(("spawned", engine_id, str(pid)))
+
+    async def judged(self, engine_id: EngineId, verdict: Verdict) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.notes.append(("judged", engine_id, verdict.label))
+
+    async def ended(self, engine_id: EngineId, code: int | None) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.notes.append(("ended", engine_id, str(code)))
+
+
+class FileProbe:
+    """Serves when the endpoint's path exists."""
+
+    def clear(self, endpoint: Endpoint) -> None:
+        assert isinstance(endpoint, UnixEndpoint)
+        Path(endpoint.path).unlink(missing_ok=True)
+
+    async def check(self, plan: LaunchPlan, *, pid: int, on_healthy: Callable[[], None]) -> None:
+        assert isinstance(plan.endpoint, UnixEndpoint)
+        while not await anyio.Path(plan.endpoint.path).exists():  # noqa: ASYNC110 - as a probe polls
+            await anyio.sleep(0.01)
+        on_healthy()
+
+
+class ManualTime(FakeClock):
+    """A clock whose sleepers wake when a test moves it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sleepers: list[tuple[float, anyio.Event]] = []
+
+    async def sleep(self, seconds: float) -> None:
+        event = anyio.Event()
+        self._sleepers.append((self.now() + seconds, event))
+        await event.wait()
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        for until, event in self._sleepers:
+            if until <= self.now():
+                event.set()
+
+
+class Stage:
+    """One actor with everything it needs, and all that it said."""
+
+    def __init__(
+        self,
+        log_dir: Path | None = None,
+        *,
+        probe: object = None,
+        time: ManualTime | None = None,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        faults: object = None,
+        prefix: str = "e",
+    ) -> None:
+        self.events: list[Event] = []
+        self.facts: list[Fact] = []
+        self.ledger = MemoryLedger()
+        self._count, self._prefix = 0, prefix
+        self.actor = EngineActor(
+            key=KEY,
+            spawner=ShimSpawner(),
+            ledger=self.ledger,
+            clock=time or SystemClock(),
+            faults=faults or NoFaults(),  # type: ignore[arg-type]  # an object with hit()
+            probe=probe or FileProbe(),  # type: ignore[arg-type]  # an object with check()
+            log_dir=log_dir,
+            on_event=self.events.append,
+            rng=lambda: 0.5,
+            new_id=self.new_id,
+            on_fact=lambda _, fact: self.facts.append(fact),
+            sleep=time.sleep if time else sleep,
+        )
+
+    def new_id(self) -> EngineId:
+        self._count += 1
+        return EngineId(f"{self._prefix}{self._count}")
+
+    def states(self) -> list[str]:
+        """The names of the states, in order."""
+        return [new for event in self.events if (new := getattr(event, "new", None))]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[EngineActor]:
+        """Run the actor; leaving ends it as the end of the daemon would."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.actor.run)
+            yield self.actor
+            tasks.cancel_scope.cancel()
+
+
+async def until(condition: Callable[[], bool], *, within_s: float = 10.0) -> None:
+    """Wait for a condition."""
+    with anyio.fail_after(within_s):
+        while not condition():  # noqa: ASYNC110 - the condition has no event
+            await anyio.sleep(0.005)
+
+
+async def hurried(seconds: float) -> None:
+    """Sleep a tenth of the time: ladders in tests need not take their seconds."""
+    await anyio.sleep(0.0 if math.isclose(seconds, 0.0) else seconds / 10)
