@@ -1,0 +1,126 @@
+"""What the control API needs of the daemon behind it.
+
+``mtpd.control`` provides it; the tests have a scripted one. Methods refuse with
+``NotFoundError``, ``ConflictError`` or ``InvalidError`` of ``mtpd.errors``, whose
+sentence and hint reach the client as they are.
+
+Results of operations hold, as far as they apply: ``sentence`` (what came of it),
+``models`` (names of the profiles that were measured) and ``decision_id``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+
+    from mtpd.api.filters import Position
+    from mtpd.bus import SubscriberDropped
+    from mtpd.events import Envelope
+    from mtpd.views import (
+        ConfigValueView,
+        DecisionView,
+        ExplanationView,
+        MeasurementView,
+        ModelView,
+        OperationView,
+        StatusView,
+    )
+
+__all__ = ["Backend"]
+
+
+class Backend(Protocol):
+    """The daemon, as the control API sees it."""
+
+    async def status(self) -> StatusView:
+        """The daemon on one screen."""
+
+    async def models(self) -> tuple[ModelView, ...]:
+        """Every profile, in the order of the configuration."""
+
+    async def model(self, name: str) -> ModelView | None:
+        """One profile by name or alias."""
+
+    async def switch(
+        self, *, model: str, depth: int | None, force: bool, idempotency_key: str | None
+    ) -> OperationView:
+        """Begin to serve a model; None means the depth that was chosen for it.
+
+        ``force`` cuts running requests instead of draining them, and starts an arm
+        that is remembered as infeasible.
+        """
+
+    async def load(self, *, model: str, idempotency_key: str | None) -> OperationView:
+        """Begin to start a model's engine at its chosen depth."""
+
+    async def unload(self, *, model: str | None, idempotency_key: str | None) -> OperationView:
+        """Begin to stop a model's engine; None means every engine."""
+
+    async def tune(
+        self,
+        *,
+        subject: str,
+        method: str,
+        depths: tuple[int, ...] | None,
+        workloads: tuple[str, ...] | None,
+        prompts: int | None,
+        repetitions: int | None,
+        max_tokens: int | None,
+        apply: bool,
+        idempotency_key: str | None,
+    ) -> OperationView:
+        """Begin to measure a pool or model ("sweep" or "model-based"); None means the default."""
+
+    async def probe(self, *, model: str, depth: int, idempotency_key: str | None) -> OperationView:
+        """Begin to measure the acceptance of each draft position up to ``depth``."""
+
+    async def operations(self, limit: int) -> tuple[OperationView, ...]:
+        """Newest first."""
+
+    async def operation(self, operation_id: str, /) -> OperationView | None:
+        """One operation."""
+
+    async def cancel(self, operation_id: str, /) -> OperationView | None:
+        """Ask an operation to end; one that has ended is returned as it is."""
+
+    async def measurements(
+        self,
+        *,
+        model: str | None,
+        depth: int | None,
+        workload: str | None,
+        operation_id: str | None,
+        ids: tuple[int, ...] | None,
+        limit: int,
+    ) -> tuple[MeasurementView, ...]:
+        """Newest first; None does not restrict."""
+
+    async def decisions(self, *, subject: str | None, limit: int) -> tuple[DecisionView, ...]:
+        """Newest first."""
+
+    async def decision(self, decision_id: int, /) -> DecisionView | None:
+        """One decision."""
+
+    async def explain(self, decision_id: int | None, subject: str | None, /) -> ExplanationView:
+        """A decision by number, else the latest of a subject, else the latest of all.
+
+        Raises:
+            NotFoundError: No decision fits.
+        """
+
+    def position(self) -> Position:
+        """The last event that was published; sequence 0 before the first."""
+
+    def subscribe(
+        self, after: Position | None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Envelope | SubscriberDropped]]:
+        """Events after a position of this boot, as far as they are kept; None means from now on.
+
+        A reader that is too slow gets ``SubscriberDropped`` and the iterator ends.
+        """
+
+    def config(self) -> tuple[ConfigValueView, ...]:
+        """Every configuration value and where it comes from."""

@@ -1,0 +1,215 @@
+"""What the control API takes and gives: request schemas in, JSON values out.
+
+Requests are checked strictly (no coercion, no unknown members). Responses are the
+dataclasses of ``mtpd.views``, written member by member in the order of declaration.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mtpd.api.problem import FieldProblem, Problem
+from mtpd.views import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "DecisionQuery",
+    "EventQuery",
+    "ExplainQuery",
+    "InvalidRequestError",
+    "LimitQuery",
+    "LoadBody",
+    "MeasurementQuery",
+    "NoQuery",
+    "ProbeBody",
+    "SwitchBody",
+    "TuneBody",
+    "UnloadBody",
+    "dump",
+    "parse_body",
+    "parse_query",
+]
+
+MAX_DEPTH = 64
+MAX_LIMIT = 1000
+
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+Depth = Annotated[int, Field(ge=0, le=MAX_DEPTH)]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
+RowId = Annotated[int, Field(ge=1, lt=2**63)]
+M = TypeVar("M", bound=BaseModel)
+
+
+class InvalidRequestError(Exception):
+    """A body or query that its schema refuses; carries the finished problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+class Body(BaseModel):
+    """Base of the request bodies."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class SwitchBody(Body):
+    """Serve this model; without a depth, at the depth that was chosen for it."""
+
+    model: Name
+    depth: Depth | None = None
+    force: bool = False
+
+
+class LoadBody(Body):
+    """Start this model's engine at its chosen depth."""
+
+    model: Name
+
+
+class UnloadBody(Body):
+    """Stop this model's engine, or every engine."""
+
+    model: Name | None = None
+
+
+class TuneBody(Body):
+    """Measure the arms of a pool or model, and apply what the measurements choose."""
+
+    subject: Name
+    method: Literal["model-based", "sweep"] = "model-based"
+    depths: Annotated[tuple[Depth, ...], Field(min_length=1, max_length=MAX_DEPTH + 1)] | None = (
+        None
+    )
+    workloads: Annotated[tuple[Name, ...], Field(min_length=1, max_length=64)] | None = None
+    prompts: Annotated[int, Field(ge=1, le=100)] | None = None
+    repetitions: Annotated[int, Field(ge=1, le=100)] | None = None
+    max_tokens: Annotated[int, Field(ge=2, le=65536)] | None = None
+    apply: bool = True
+
+
+class ProbeBody(Body):
+    """Measure the acceptance of each draft position in one short run."""
+
+    model: Name
+    depth: Annotated[int, Field(ge=1, le=MAX_DEPTH)] = 2
+
+
+class Query(BaseModel):
+    """Base of the query strings; their values arrive as text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NoQuery(Query):
+    """No parameters."""
+
+
+class LimitQuery(Query):
+    """At most this many, newest first."""
+
+    limit: Limit = 50
+
+
+class MeasurementQuery(Query):
+    """Which stored repetitions to list; ``id`` may be given several times."""
+
+    model: Name | None = None
+    depth: Depth | None = None
+    workload: Name | None = None
+    operation: Name | None = None
+    id: tuple[RowId, ...] | None = None
+    limit: Limit = 200
+
+
+class DecisionQuery(LimitQuery):
+    """Which decisions to list."""
+
+    subject: Name | None = None
+
+
+class ExplainQuery(Query):
+    """A decision by number, else the latest of a subject, else the latest of all."""
+
+    id: RowId | None = None
+    subject: Name | None = None
+
+
+class EventQuery(Query):
+    """Which events to send: types or their first parts, separated by commas.
+
+    ``after`` does what the ``Last-Event-ID`` header does, for clients that cannot set it.
+    """
+
+    types: Annotated[str, Field(max_length=1024)] | None = None
+    after: Annotated[str, Field(max_length=128)] | None = None
+
+
+def parse_body(raw: bytes, schema: type[M]) -> M:
+    """Check a body; an empty one counts as ``{}``.
+
+    Raises:
+        InvalidRequestError: with every problem and its place.
+    """
+    try:
+        return schema.model_validate_json(raw or b"{}")
+    except ValidationError as error:
+        raise InvalidRequestError(_problem(error, "body", 422)) from None
+
+
+def parse_query(values: Mapping[str, list[str]], schema: type[M]) -> M:
+    """Check a query string; only parameters that are tuples may be given several times.
+
+    Raises:
+        InvalidRequestError: with every problem and its place.
+    """
+    many = {name for name, field in schema.model_fields.items() if "tuple" in str(field.annotation)}
+    repeated = [name for name, given in values.items() if len(given) > 1 and name not in many]
+    if repeated:
+        errors = tuple(FieldProblem(name, "may be given only once") for name in repeated)
+        raise InvalidRequestError(_invalid("query", 400, errors))
+    try:
+        return schema.model_validate(
+            {name: given if name in many else given[0] for name, given in values.items()}
+        )
+    except ValidationError as error:
+        raise InvalidRequestError(_problem(error, "query", 400)) from None
+
+
+def dump(value: object) -> str:
+    """A view as one line of JSON text."""
+    return json.dumps(encode(value), ensure_ascii=False, allow_nan=False)
+
+
+def _problem(error: ValidationError, where: str, status: int) -> Problem:
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    if details[0]["type"] == "json_invalid":
+        return Problem(
+            slug="invalid-json",
+            status=400,
+            title="The body is not JSON",
+            detail=details[0]["msg"],
+        )
+    errors = tuple(
+        FieldProblem(".".join(str(part) for part in item["loc"]), item["msg"]) for item in details
+    )
+    return _invalid(where, status, errors)
+
+
+def _invalid(where: str, status: int, errors: tuple[FieldProblem, ...]) -> Problem:
+    first = errors[0]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return Problem(
+        slug=f"invalid-{where}",
+        status=status,
+        title=f"The {where} does not fit its schema",
+        detail=f"{first.path or where}: {first.message}{more}",
+        hint="docs/http_api.md lists what each request takes.",
+        errors=errors,
+    )

@@ -1,0 +1,198 @@
+"""The event stream: replay, filter, ping, and the end of readers that do not read.
+
+Every event has the id ``BOOT-SEQ``. Beside the daemon's events the stream itself
+speaks: ``stream.open`` first, ``stream.reset`` when events between the wanted place
+and the next one are gone (read the state anew), ``stream.dropped`` last to a reader
+that was too slow (reconnect with the last id).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import anyio
+import structlog
+from aiohttp import web
+from aiohttp_sse import EventSourceResponse
+
+from mtpd.api.filters import format_position, parse_position, wants
+from mtpd.api.problem import FieldProblem, Problem
+from mtpd.api.schema import InvalidRequestError, dump
+from mtpd.events import Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mtpd.api.backend import Backend
+    from mtpd.api.filters import Position
+    from mtpd.api.schema import EventQuery
+    from mtpd.bus import SubscriberDropped
+    from mtpd.views import Json
+
+__all__ = ["StreamSettings", "install", "stream"]
+
+log = structlog.get_logger()
+RECONNECT_MS = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSettings:
+    """Timing of the stream.
+
+    Attributes:
+        ping_s: A comment is sent this often, so that a dead peer is noticed.
+        send_timeout_s: A reader that takes nothing for this long is disconnected.
+    """
+
+    ping_s: float = 15.0
+    send_timeout_s: float = 10.0
+
+
+class _OpenStreams:
+    """The streams that have to end before the daemon does."""
+
+    def __init__(self) -> None:
+        self.scopes: set[anyio.CancelScope] = set()
+
+
+_SETTINGS = web.AppKey("mtpd.stream_settings", StreamSettings)
+_OPEN = web.AppKey("mtpd.open_streams", _OpenStreams)
+
+
+def install(app: web.Application, settings: StreamSettings) -> None:
+    """Prepare an application for ``stream``; its open streams end when it shuts down."""
+    app[_SETTINGS] = settings
+    app[_OPEN] = _OpenStreams()
+    app.on_shutdown.append(_end_all)
+
+
+async def stream(backend: Backend, request: web.Request, query: EventQuery) -> web.StreamResponse:
+    """Send events until the reader leaves, falls behind, or the daemon ends."""
+    wanted = _wanted(request.headers.get("Last-Event-ID") or query.after)
+    boot, head = backend.position()
+    place = _place(wanted, boot, head)
+    settings = request.app[_SETTINGS]
+    response = EventSourceResponse(
+        ping_interval=settings.ping_s, send_timeout=settings.send_timeout_s
+    )
+    async with backend.subscribe(place.after) as items:
+        await response.prepare(request)
+        out = _Stream(response, boot=boot, types=query.types)
+        async with response, anyio.create_task_group() as tasks:
+            tasks.start_soon(_end_with_connection, response, tasks.cancel_scope)
+            request.app[_OPEN].scopes.add(tasks.cancel_scope)
+            try:
+                await out.begin(head, place)
+                await out.relay(items, expected=place.after[1] + 1 if place.exact else None)
+            except (ConnectionResetError, TimeoutError) as error:
+                log.info("api.stream_reader_lost", reason=str(error) or type(error).__name__)
+            finally:
+                request.app[_OPEN].scopes.discard(tasks.cancel_scope)
+                tasks.cancel_scope.cancel()
+    return response
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where a stream begins.
+
+    Attributes:
+        after: The subscription's argument.
+        replays: Whether events before now are wanted.
+        exact: Whether the next event must follow ``after`` without a gap.
+        lost: Whether the wanted place is not in this boot.
+    """
+
+    after: Position
+    replays: bool
+    exact: bool
+    lost: bool
+
+
+def _place(wanted: Position | None, boot: str, head: int) -> _Place:
+    if wanted is None:
+        # "From now on" is a place too: nothing is lost between here and the subscription.
+        return _Place(after=(boot, head), replays=False, exact=True, lost=False)
+    if wanted[0] == boot and wanted[1] <= head:
+        return _Place(after=wanted, replays=True, exact=True, lost=False)
+    oldest = not wanted[0]
+    return _Place(after=(boot, 0), replays=True, exact=False, lost=not oldest)
+
+
+def _wanted(text: str | None) -> Position | None:
+    """The place that a reader asks for; None means from now on.
+
+    Raises:
+        InvalidRequestError: It is no event id.
+    """
+    if not text:
+        return None
+    place = parse_position(text)
+    if place is not None:
+        return place
+    raise InvalidRequestError(
+        Problem(
+            slug="invalid-event-id",
+            status=HTTPStatus.BAD_REQUEST,
+            title="The event id cannot be used",
+            detail=f"{text[:80]!r} is not an id of this stream; they look like BOOT-SEQ.",
+            hint="Leave it out to get the events from now on, or say 0 for all that are kept.",
+            errors=(FieldProblem("Last-Event-ID", "must be BOOT-SEQ"),),
+        )
+    )
+
+
+class _Stream:
+    """One reader's stream."""
+
+    def __init__(self, response: EventSourceResponse, *, boot: str, types: str | None) -> None:
+        self._response = response
+        self._boot = boot
+        self._types = types
+
+    async def begin(self, head: int, place: _Place) -> None:
+        """Say where the stream is; ids of a replay are left to the replayed events."""
+        await self._response.send(
+            json.dumps({"boot": self._boot, "seq": head}),
+            event="stream.open",
+            id=None if place.replays else format_position(self._boot, head),
+            retry=RECONNECT_MS,
+        )
+        if place.lost:
+            await self._reset(head, "the wanted place is not in this life of the daemon")
+
+    async def relay(
+        self, items: AsyncIterator[Envelope | SubscriberDropped], *, expected: int | None
+    ) -> None:
+        """Send what the filter lets through; ``expected`` is the sequence that comes next."""
+        async for item in items:
+            if not isinstance(item, Envelope):
+                await self._say("stream.dropped", {"reason": "the reader was too slow"})
+                return
+            if expected is not None and item.seq > expected:
+                await self._reset(item.seq - 1, f"events {expected} to {item.seq - 1} are gone")
+            expected = item.seq + 1
+            if wants(self._types, item.type):
+                await self._response.send(
+                    dump(item), event=item.type, id=format_position(item.boot, item.seq)
+                )
+
+    async def _reset(self, seq: int, reason: str) -> None:
+        await self._say("stream.reset", {"boot": self._boot, "seq": seq, "reason": reason})
+
+    async def _say(self, kind: str, data: dict[str, Json]) -> None:
+        await self._response.send(json.dumps(data), event=kind)
+
+
+async def _end_with_connection(response: EventSourceResponse, scope: anyio.CancelScope) -> None:
+    """Without this, a reader that leaves while nothing happens would be kept for ever."""
+    await response.wait()
+    scope.cancel()
+
+
+async def _end_all(app: web.Application) -> None:
+    for scope in tuple(app[_OPEN].scopes):
+        scope.cancel()

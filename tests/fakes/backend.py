@@ -1,0 +1,333 @@
+"""A scripted daemon behind the control API, and real servers in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import threading
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from aiohttp import web
+
+from mtpd.api.auth import Policy
+from mtpd.api.routes import mount
+from mtpd.bus import Bus
+from mtpd.errors import ConflictError, InvalidError, MtpdError, NotFoundError
+from mtpd.events import OperationChanged
+from mtpd.units import Seq
+from mtpd.views import ExplanationView, OperationView, ProgressView
+from tests.fakes import views
+from tests.fakes.clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from aiohttp.typedefs import Handler
+
+    from mtpd.api.filters import Position
+    from mtpd.api.sse import StreamSettings
+    from mtpd.bus import SubscriberDropped
+    from mtpd.events import Envelope
+    from mtpd.views import (
+        ConfigValueView,
+        DecisionView,
+        Json,
+        MeasurementView,
+        ModelView,
+        StatusView,
+    )
+
+AT = "2026-11-29T22:50:00.000Z"
+STEPS = 3
+ENDED = {"done", "failed", "cancelled"}
+
+
+class ScriptedBackend:
+    """Answers from ``tests.fakes.views``; runs operations in three steps.
+
+    Attributes:
+        calls: What it was asked to do, in order: method and arguments.
+        held: Kinds of operation that stay at their first step until cancelled.
+        failing: Kinds of operation that fail at the end.
+        broken: Raised by ``status``, when set.
+    """
+
+    def __init__(self, *, boot: str = "b1", keep: int = 1024, queue: int = 256) -> None:
+        self.bus = Bus(boot=boot, clock=FakeClock(), keep=keep, queue=queue)
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.held: set[str] = set()
+        self.failing: set[str] = set()
+        self.broken: Exception | None = None
+        self.view = views.status()
+        self._operations: dict[str, OperationView] = {}
+        self._results: dict[str, dict[str, Json]] = {}
+        self._keys: dict[str, OperationView] = {}
+
+    async def status(self) -> StatusView:
+        if self.broken is not None:
+            raise self.broken
+        return self.view
+
+    async def models(self) -> tuple[ModelView, ...]:
+        return (views.model(), views.unmeasured_model())
+
+    async def model(self, name: str) -> ModelView | None:
+        return next((m for m in await self.models() if name in (m.id, *m.aliases)), None)
+
+    async def switch(
+        self, *, model: str, depth: int | None, force: bool, idempotency_key: str | None
+    ) -> OperationView:
+        found = await self._need(model)
+        if depth is not None and depth > found.max_depth:
+            message = f"{found.id} drafts at most {found.max_depth} tokens, not {depth}."
+            raise InvalidError(message, hint="mtpctl models shows what a model can do.")
+        params: dict[str, Json] = {"model": model, "depth": depth, "force": force}
+        return self._start("switch", params, idempotency_key, f"{model} is served at depth 2")
+
+    async def load(self, *, model: str, idempotency_key: str | None) -> OperationView:
+        await self._need(model)
+        return self._start("load", {"model": model}, idempotency_key, f"{model} is ready")
+
+    async def unload(self, *, model: str | None, idempotency_key: str | None) -> OperationView:
+        return self._start("unload", {"model": model}, idempotency_key, "no engine runs")
+
+    async def tune(
+        self,
+        *,
+        subject: str,
+        method: str,
+        depths: tuple[int, ...] | None,
+        workloads: tuple[str, ...] | None,
+        prompts: int | None,
+        repetitions: int | None,
+        max_tokens: int | None,
+        apply: bool,
+        idempotency_key: str | None,
+    ) -> OperationView:
+        params: dict[str, Json] = {
+            "subject": subject,
+            "method": method,
+            "depths": None if depths is None else list(depths),
+            "workloads": None if workloads is None else list(workloads),
+            "prompts": prompts,
+            "repetitions": repetitions,
+            "max_tokens": max_tokens,
+            "apply": apply,
+        }
+        return self._start("tune", params, idempotency_key, views.decision().reason, views.QWEN)
+
+    async def probe(self, *, model: str, depth: int, idempotency_key: str | None) -> OperationView:
+        await self._need(model)
+        sentence = "depth 2 pays: position 2 earns more than a row costs."
+        return self._start(
+            "probe", {"model": model, "depth": depth}, idempotency_key, sentence, views.QWEN
+        )
+
+    async def operations(self, limit: int) -> tuple[OperationView, ...]:
+        return tuple(reversed(self._operations.values()))[:limit]
+
+    async def operation(self, operation_id: str, /) -> OperationView | None:
+        return self._operations.get(operation_id)
+
+    async def cancel(self, operation_id: str, /) -> OperationView | None:
+        found = self._operations.get(operation_id)
+        if found is None or found.state in ENDED:
+            return found
+        return self._move(found, state="cancelled", ended_at=AT)
+
+    async def measurements(
+        self,
+        *,
+        model: str | None,
+        depth: int | None,
+        workload: str | None,
+        operation_id: str | None,
+        ids: tuple[int, ...] | None,
+        limit: int,
+    ) -> tuple[MeasurementView, ...]:
+        asked = {"model": model, "depth": depth, "workload": workload}
+        self.calls.append(
+            ("measurements", {**asked, "operation_id": operation_id, "ids": ids, "limit": limit})
+        )
+        found = [views.measurement(number) for number in ids or (3, 2, 1)]
+        return tuple(found[:limit])
+
+    async def decisions(self, *, subject: str | None, limit: int) -> tuple[DecisionView, ...]:
+        found = [views.decision(number) for number in (17, 16)]
+        return tuple(d for d in found if subject in (None, d.subject))[:limit]
+
+    async def decision(self, decision_id: int, /) -> DecisionView | None:
+        return views.decision(decision_id) if decision_id in {16, 17} else None
+
+    async def explain(self, decision_id: int | None, subject: str | None, /) -> ExplanationView:
+        found = await self.decision(17 if decision_id is None else decision_id)
+        if found is None or subject not in (None, found.subject):
+            message = "No decision has been made yet about that."
+            raise NotFoundError(message, hint="mtpctl decisions lists what there is.")
+        return ExplanationView(
+            decision=found,
+            rows=views.depth_rows(),
+            measurements=(views.measurement(1), views.measurement(2)),
+            chain=(
+                "Depth 3, 4 and 5 evict a layer of the trunk to the CPU: not eligible.",
+                "Depth 2 is resident and gives 51.2 tok/s.",
+            ),
+        )
+
+    def position(self) -> Position:
+        return self.bus.boot, self.bus.seq
+
+    def subscribe(
+        self, after: Position | None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Envelope | SubscriberDropped]]:
+        return self.bus.subscribe(None if after is None else Seq(after[1]))
+
+    def config(self) -> tuple[ConfigValueView, ...]:
+        return views.config_values()
+
+    async def run(self) -> None:
+        """Move operations on, a step at a time, whenever the loop is free."""
+        while True:
+            for found in tuple(self._operations.values()):
+                if found.state not in ENDED:
+                    self._step(found)
+            await anyio.sleep(0.005)
+
+    async def _need(self, name: str) -> ModelView:
+        found = await self.model(name)
+        if found is None:
+            message = f"There is no model {name!r}."
+            raise NotFoundError(message, hint="mtpctl models lists them.")
+        return found
+
+    def _start(
+        self,
+        kind: str,
+        params: dict[str, Json],
+        key: str | None,
+        sentence: str,
+        *models: str,
+    ) -> OperationView:
+        if key is not None and (earlier := self._keys.get(key)) is not None:
+            if earlier.params == params:
+                return self._operations[earlier.id]
+            message = f"The key {key!r} was used for another request."
+            raise ConflictError(message, hint="Use a new key for each request.")
+        self.calls.append((kind, dict(params)))
+        operation = OperationView(
+            id=f"op-{len(self._operations) + 1:04}",
+            kind=kind,
+            state="queued",
+            params=params,
+            progress=ProgressView(done=0, total=STEPS, note="waiting for its turn"),
+            created_at=AT,
+            started_at=None,
+            ended_at=None,
+            result=None,
+            error=None,
+        )
+        self._results[operation.id] = {"sentence": sentence, "models": list(models)}
+        if key is not None:
+            self._keys[key] = operation
+        return self._move(operation)
+
+    def _step(self, found: OperationView) -> None:
+        done = found.progress.done + 1
+        if found.kind in self.held and done > 1:
+            return
+        if done <= STEPS:
+            progress = ProgressView(done=done, total=STEPS, note=f"step {done}")
+            self._move(found, state="running", started_at=AT, progress=progress)
+        elif found.kind in self.failing:
+            error: dict[str, Json] = {
+                "type": "urn:mtpd:problem:engine",
+                "title": "The engine did not start or died",
+                "status": 502,
+                "detail": "The engine ran out of device memory while it loaded.",
+                "hint": "Choose a smaller context or depth.",
+            }
+            self._move(found, state="failed", ended_at=AT, error=error)
+        else:
+            self._move(found, state="done", ended_at=AT)
+
+    def _move(self, operation: OperationView, **changes: Any) -> OperationView:
+        moved = dataclasses.replace(operation, **changes)
+        if moved.state == "done":
+            moved = dataclasses.replace(moved, result=self._results[moved.id])
+        self._operations[moved.id] = moved
+        self.bus.publish(OperationChanged(operation=moved))
+        return moved
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """Where a scripted daemon listens."""
+
+    backend: ScriptedBackend
+    socket: Path
+    port: int
+
+
+@asynccontextmanager
+async def serving(
+    backend: ScriptedBackend,
+    socket: Path,
+    *,
+    uid: int | None = None,
+    stream: StreamSettings | None = None,
+    add: Callable[[web.Application], None] = lambda _app: None,
+    metrics: Handler | None = None,
+) -> AsyncIterator[Served]:
+    """Serve the control API on a real control socket and a real loopback port."""
+    app = web.Application()
+    policy = Policy(daemon_uid=os.getuid() if uid is None else uid)
+    mount(app, backend, auth=policy, stream=stream, metrics=metrics)
+    add(app)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=2, access_log=None)
+    await runner.setup()
+    try:
+        await web.UnixSite(runner, str(socket)).start()
+        tcp = web.TCPSite(runner, "127.0.0.1", 0)
+        await tcp.start()
+        port = int(runner.addresses[-1][1])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(backend.run)
+            yield Served(backend=backend, socket=socket, port=port)
+            tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await runner.cleanup()
+
+
+@contextmanager
+def served_in_thread(backend: ScriptedBackend, socket: Path) -> Iterator[Served]:
+    """The same for tests that are not asynchronous: a loop of its own in a thread."""
+    started = threading.Event()
+    served: list[Served] = []
+    stop: list[Callable[[], object]] = []
+
+    async def main() -> None:
+        end = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        stop.append(lambda: loop.call_soon_threadsafe(end.set))
+        async with serving(backend, socket) as here:
+            served.append(here)
+            started.set()
+            await end.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), name="mtpd-fake-daemon")
+    thread.start()
+    try:
+        if not started.wait(10):
+            message = "the scripted daemon did not start"
+            raise MtpdError(message)
+        yield served[0]
+    finally:
+        for end in stop:
+            end()
+        thread.join(10)

@@ -1,0 +1,242 @@
+"""Realistic views: note 002's table, study 000's quality, a decision and its cells."""
+
+from __future__ import annotations
+
+from mtpd.views import (
+    AcceptanceView,
+    ArmView,
+    ChoiceView,
+    ConfigValueView,
+    DecisionView,
+    DepthRowView,
+    EngineView,
+    EvidenceView,
+    GateView,
+    IntervalView,
+    MeasurementView,
+    ModelView,
+    QualityView,
+    QueueView,
+    ResidencyView,
+    StatusView,
+)
+
+QWEN = "qwen3.6-27b-b2"
+TINY = "tiny-unchained"
+
+# Note 002, "The depth sweep": the table's cells; the acceptances are 000's and 002's.
+NOTE_002 = {
+    2: ((55.4, 47.2, 54.7, 47.4), 51.2, "resident", (0.961, 0.885)),
+    3: ((30.1, 28.9, 35.1, 29.9), 31.0, "evicted", (0.90, 0.78, 0.61)),
+    4: ((25.8, 20.7, 26.3, 18.3), 22.8, "evicted", (0.88, 0.74, 0.60, 0.47)),
+    5: ((18.6, 15.0, 22.3, 13.3), 17.3, "evicted", (0.86, 0.71, 0.58, 0.45, 0.33)),
+}
+WORKLOADS = ("short", "prose", "code", "long-reasoning")
+
+
+def arm(profile: str = QWEN, depth: int = 2) -> ArmView:
+    return ArmView(profile=profile, drafter="mtp" if depth else "none", depth=depth, p_min=0.0)
+
+
+def interval(mid: float, spread: float = 0.02) -> IntervalView:
+    return IntervalView(low=mid - spread, mid=mid, high=mid + spread, level=0.95)
+
+
+def acceptance(*alphas: float, offered: int = 1000) -> tuple[AcceptanceView, ...]:
+    found = []
+    for position, alpha in enumerate(alphas, start=1):
+        accepted = round(offered * alpha)
+        found.append(
+            AcceptanceView(
+                position=position, alpha=interval(alpha), accepted=accepted, offered=offered
+            )
+        )
+        offered = accepted
+    return tuple(found)
+
+
+def depth_row(depth: int) -> DepthRowView:
+    speeds, mean, residency, alphas = NOTE_002[depth]
+    reached, expected = 1.0, 1.0
+    for alpha in alphas:
+        reached *= alpha
+        expected += reached
+    return DepthRowView(
+        arm=arm(depth=depth),
+        workloads=dict(zip(WORKLOADS, speeds, strict=True)),
+        decode_tps=mean,
+        tps_interval=interval(mean, 0.8),
+        tokens_per_step=expected,
+        acceptance=acceptance(*alphas),
+        residency=residency,
+        same_text=True,
+        repetitions=12,
+        excluded=0,
+        outliers=0,
+        note="" if residency == "resident" else "layer 0 runs on the CPU",
+    )
+
+
+def depth_rows() -> tuple[DepthRowView, ...]:
+    return tuple(depth_row(depth) for depth in NOTE_002)
+
+
+def residency(state: str = "resident") -> ResidencyView:
+    return ResidencyView(
+        state=state,
+        layers=None,
+        spilled_bytes=None,
+        reason="every weight buffer is on the device and the recurrent path is fused",
+        evidence=(
+            EvidenceView(
+                line="load_tensors:        ROCm0 model buffer size = 14336.11 MiB",
+                says="the weights are on the device",
+            ),
+            EvidenceView(
+                line="sched_reserve: fused Gated Delta Net enabled",
+                says="no layer of the trunk left the device",
+            ),
+        ),
+    )
+
+
+def engine(state: str = "ready") -> EngineView:
+    return EngineView(
+        id="e-0001",
+        device="0000:03:00.0",
+        profile=QWEN,
+        state=state,
+        arm=arm(),
+        residency=residency(),
+        pid=4243,
+        endpoint="unix:/run/mtpd/e-0001.sock",
+        since="2026-11-29T22:44:27.123Z",
+        starts=3,
+        failure=None,
+        log_tail=("srv  llama_server: server is listening",),
+    )
+
+
+def choice() -> ChoiceView:
+    return ChoiceView(
+        subject="default",
+        arm=arm(),
+        reason="depth 2 gives 51.2 tok/s; the next best resident arm gives 46.0.",
+        decision_id=17,
+        measured=True,
+    )
+
+
+def decision(number: int = 17) -> DecisionView:
+    return DecisionView(
+        id=number,
+        at="2026-11-29T22:40:01.500Z",
+        act="choose",
+        subject="default",
+        arm=arm(),
+        previous=arm(depth=3),
+        predicted=interval(51.2, 0.8),
+        reason="Depth 2 gives 51.2 tok/s (50.4 to 52.0) and is resident; depth 3 evicts a layer.",
+        evidence=("depth 3: 31.0 tok/s, evicted", "position 2 earns more than a row costs"),
+        measurement_ids=(1, 2),
+        operation_id="op-0007",
+        outcome="serving since 22:40:09",
+    )
+
+
+def measurement(number: int = 1) -> MeasurementView:
+    return MeasurementView(
+        id=number,
+        at="2026-11-29T22:31:07.000Z",
+        operation_id="op-0007",
+        start_id="e-0001",
+        fingerprint="9f" * 32,
+        arm=arm(),
+        workload="short",
+        prompt=0,
+        repetition=number - 1,
+        tokens=96,
+        decode_s=1.7148,
+        decode_tps=55.4,
+        steps=36,
+        drafted=72,
+        accepted=60,
+        accepted_per_position=(34, 26),
+        acceptance_source="metrics",
+        digest="ab12cd" + "0" * 58,
+        residency="resident",
+        excluded=None,
+    )
+
+
+def model() -> ModelView:
+    return ModelView(
+        id=QWEN,
+        aliases=("default",),
+        tags=(),
+        model="/srv/models/Qwen3.6-27B-B2.gguf",
+        size_bytes=15354000000,
+        context=16384,
+        slots=1,
+        kv_type="q8_0",
+        drafter="mtp",
+        max_depth=5,
+        offload="refuse",
+        quality=QualityView(perplexity=5.6553, stderr=0.15, corpus="wikitext-2", chunks=32),
+        choice=choice(),
+        depths=depth_rows(),
+        state="ready",
+    )
+
+
+def unmeasured_model() -> ModelView:
+    return ModelView(
+        id=TINY,
+        aliases=(),
+        tags=("tiny",),
+        model="tiny-unchained.gguf",
+        size_bytes=4144608,
+        context=2048,
+        slots=1,
+        kv_type="f16",
+        drafter="mtp",
+        max_depth=3,
+        offload="refuse",
+        quality=None,
+        choice=None,
+        depths=(),
+        state="stopped",
+    )
+
+
+def status() -> StatusView:
+    return StatusView(
+        version="0.1.0",
+        pid=4242,
+        started_at="2026-11-29T20:41:12.000Z",
+        uptime_s=7395.0,
+        listen="127.0.0.1:8080",
+        control_socket="/run/mtpd/control.sock",
+        mode="idle",
+        engine_binary="llama-server at /usr/bin/llama-server",
+        hardware="gfx906-16g-150w",
+        engines=(engine(),),
+        queue=QueueView(waiting=0, limit=64, timeout_s=120.0, in_flight=1),
+        gates=(
+            GateView(name="edge", state="passed", reason="41 °C, at most 44 °C"),
+            GateView(name="cap", state="unknown", reason="power1_cap cannot be read"),
+        ),
+        choices=(choice(),),
+        last_decision=decision(),
+        operation=None,
+    )
+
+
+def config_values() -> tuple[ConfigValueView, ...]:
+    return (
+        ConfigValueView(
+            key="server.listen", value="127.0.0.1:8080", origin="/etc/mtpd/mtpd.toml:2"
+        ),
+        ConfigValueView(key="pools.default.members", value=[QWEN], origin="/etc/mtpd/mtpd.toml:9"),
+        ConfigValueView(key="tuning.min_idle_s", value=120, origin="default"),
+    )

@@ -1,0 +1,171 @@
+"""Who may ask for what: the decision as a matrix."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mtpd.api.auth import Asked, Peer, Plane, Policy, Scope, decide
+
+POLICY = Policy(daemon_uid=1000)
+PORT = 8080
+
+# Value, and the slug of the refusal that it must lead to when nothing before it is wrong.
+HOSTS: list[tuple[tuple[str, ...], str | None]] = [
+    (("127.0.0.1:8080",), None),
+    (("LocalHost:8080",), None),
+    (("[::1]:8080",), None),
+    (("localhost",), "misdirected"),
+    (("localhost:80",), "misdirected"),
+    (("localhost:8081",), "misdirected"),
+    (("localhost.:8080",), "misdirected"),
+    (("evil.example:8080",), "misdirected"),
+    (("127.0.0.1.evil.example:8080",), "misdirected"),
+    (("localhost:8080", "evil.example"), "misdirected"),
+    (("localhost:8080", "localhost:8080"), "misdirected"),
+    ((), "misdirected"),
+]
+SITES: list[tuple[str | None, str | None]] = [
+    (None, None),
+    ("none", None),
+    ("same-origin", None),
+    ("same-site", "cross-site"),
+    ("cross-site", "cross-site"),
+]
+TYPES: list[tuple[str | None, str | None]] = [
+    (None, None),
+    ("application/json", None),
+    ("text/plain", "unsupported-media-type"),
+    ("application/x-www-form-urlencoded", "unsupported-media-type"),
+]
+ORIGINS = ("absent", "same", "null", "http://evil.example", "https", "other port")
+
+
+def slug(asked: Asked) -> str | None:
+    problem = decide(asked, POLICY)
+    return None if problem is None else problem.slug
+
+
+def origin_value(kind: str, host: str) -> str | None:
+    return {
+        "absent": None,
+        "same": f"http://{host}",
+        "https": f"https://{host}",
+        "other port": "http://localhost:9999",
+    }.get(kind, kind)
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("plane", Plane)
+@pytest.mark.parametrize(("hosts", "bad_host"), HOSTS)
+def test_over_tcp_the_first_wrong_thing_decides(
+    hosts: tuple[str, ...], bad_host: str | None, plane: Plane, scope: Scope
+) -> None:
+    # A write over TCP is refused whatever its body is, so the types only must not matter.
+    for kind, (site, bad_site), (media, _) in itertools.product(ORIGINS, SITES, TYPES):
+        asked = Asked(
+            peer=Peer(port=PORT),
+            plane=plane,
+            scope=scope,
+            hosts=hosts,
+            origin=origin_value(kind, hosts[0] if hosts else "localhost:8080"),
+            fetch_site=site,
+            media_type=media,
+        )
+        bad_origin = None if kind in {"absent", "same"} else "cross-origin"
+        expected = bad_host or bad_origin
+        if plane is Plane.CONTROL:
+            expected = expected or bad_site
+            expected = expected or ("control-socket-only" if scope is Scope.WRITE else None)
+        assert slug(asked) == expected, asked
+
+
+@pytest.mark.parametrize("uid", [0, 1000, 1001, None])
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("plane", Plane)
+def test_on_the_control_socket_the_uid_decides(uid: int | None, plane: Plane, scope: Scope) -> None:
+    for host, (site, bad_site), (media, bad_type), origin in itertools.product(
+        ("localhost", "anything.example"), SITES, TYPES, (None, "http://localhost", "null")
+    ):
+        asked = Asked(
+            peer=Peer(uid=uid),
+            plane=plane,
+            scope=scope,
+            hosts=(host,),
+            origin=origin,
+            fetch_site=site,
+            media_type=media,
+        )
+        expected = None if uid in {0, 1000} else "peer-not-allowed"
+        expected = expected or (None if origin is None else "cross-origin")
+        if plane is Plane.CONTROL:
+            expected = expected or bad_site
+            expected = expected or (bad_type if scope is Scope.WRITE else None)
+        assert slug(asked) == expected, asked
+
+
+def test_the_absolute_form_must_name_us_too() -> None:
+    def asked(authority: str) -> Asked:
+        return Asked(
+            peer=Peer(port=PORT),
+            plane=Plane.DATA,
+            scope=Scope.READ,
+            hosts=("localhost:8080",),
+            authority=authority,
+        )
+
+    assert slug(asked("127.0.0.1:8080")) is None
+    assert slug(asked("evil.example")) == "misdirected"
+    assert slug(asked("localhost:8080@evil.example")) == "misdirected"
+    assert slug(asked("")) == "misdirected"
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "localhost:80"])
+def test_a_name_without_port_is_ours_only_on_port_80(host: str) -> None:
+    asked = Asked(
+        peer=Peer(port=80),
+        plane=Plane.CONTROL,
+        scope=Scope.READ,
+        hosts=(host,),
+        origin=f"http://{host.removesuffix(':80')}",
+    )
+    assert slug(asked) is None
+
+
+def test_statuses_are_the_documented_ones() -> None:
+    def status(**changes: object) -> int | None:
+        given: dict[str, object] = {
+            "peer": Peer(port=PORT),
+            "plane": Plane.CONTROL,
+            "scope": Scope.WRITE,
+            "hosts": ("localhost:8080",),
+        }
+        problem = decide(Asked(**{**given, **changes}), POLICY)  # type: ignore[arg-type]  # test table
+        return None if problem is None else problem.status
+
+    assert status() == 403
+    assert status(hosts=("evil",)) == 421
+    assert status(origin="http://evil") == 403
+    assert status(fetch_site="cross-site") == 403
+    assert status(peer=Peer(uid=5)) == 403
+    assert status(peer=Peer(uid=0), media_type="text/plain") == 415
+    assert status(peer=Peer(uid=0)) is None
+
+
+@given(st.text(max_size=40))
+def test_no_other_host_is_ever_ours(host: str) -> None:
+    ours = {f"{name}:{PORT}" for name in ("localhost", "127.0.0.1", "[::1]")}
+    asked = Asked(peer=Peer(port=PORT), plane=Plane.DATA, scope=Scope.READ, hosts=(host,))
+    assert (slug(asked) is None) == (host.lower() in ours)
+
+
+@given(st.text(max_size=60))
+def test_no_foreign_origin_is_ever_the_same(origin: str) -> None:
+    host = "localhost:8080"
+    asked = Asked(
+        peer=Peer(port=PORT), plane=Plane.DATA, scope=Scope.READ, hosts=(host,), origin=origin
+    )
+    assert (slug(asked) is None) == (origin.lower() == f"http://{host}")
