@@ -10,8 +10,11 @@ __all__ = [
     "BinaryError",
     "CalibrationError",
     "ConfigError",
+    "ConflictError",
     "EngineError",
+    "InvalidError",
     "MtpdError",
+    "NotFoundError",
     "StateError",
     "StoreError",
     "UnreachableError",
@@ -83,3 +86,15 @@ class UnreachableError(MtpdError):
     """The daemon does not answer on its control socket."""
 
     exit_code = EXIT_UNREACHABLE
+
+
+class NotFoundError(MtpdError):
+    """What was asked for by name or number does not exist (HTTP 404)."""
+
+
+class ConflictError(MtpdError):
+    """The request contradicts the present state or an earlier request (HTTP 409)."""
+
+
+class InvalidError(MtpdError):
+    """The request is well formed but asks for what cannot be done (HTTP 422)."""

@@ -6,6 +6,8 @@ beside it, never 0.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "DepthRowView",
     "EngineView",
     "EvidenceView",
+    "ExplanationView",
     "FailureView",
     "GateView",
     "IntervalView",
@@ -28,6 +31,7 @@ __all__ = [
     "QueueView",
     "ResidencyView",
     "StatusView",
+    "encode",
 ]
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -243,6 +247,23 @@ class DecisionView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExplanationView:
+    """A decision with all that it stands on.
+
+    Attributes:
+        decision: The journal row.
+        rows: The depth rows that were compared, by profile and depth.
+        measurements: The stored repetitions behind the rows, oldest first.
+        chain: How the decision follows from them, one sentence per step.
+    """
+
+    decision: DecisionView
+    rows: tuple[DepthRowView, ...]
+    measurements: tuple[MeasurementView, ...]
+    chain: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressView:
     """How far an operation is."""
 
@@ -303,3 +324,21 @@ class StatusView:
     choices: tuple[ChoiceView, ...]
     last_decision: DecisionView | None
     operation: OperationView | None
+
+
+def encode(value: object) -> Json:
+    """A view as JSON values: members in declared order, tuples as lists.
+
+    Raises:
+        TypeError: for a type that has no place in a view.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if dataclasses.is_dataclass(value):
+        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): encode(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [encode(item) for item in value]
+    msg = f"a view may not hold {type(value).__name__}"
+    raise TypeError(msg)
