@@ -6,18 +6,21 @@ import json
 import math
 import sys
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 
 from mtpd.clock import SystemClock
+from mtpd.config.data import bundled_model
 from mtpd.faults import NoFaults
 from mtpd.supervise.runner import EngineActor
 from mtpd.supervise.spawn import ShimSpawner
 from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint
 from mtpd.units import DeviceKey, EngineId
 from tests.fakes.clock import FakeClock
+from tests.fakes.script import VARIABLE
 from tuner.types import Arm, Drafter
 
 if TYPE_CHECKING:
@@ -51,6 +54,24 @@ def tiny(
     path = directory / "ready"
     argv = (sys.executable, "-I", "-S", TINY, str(path), json.dumps(knobs))
     return plan_of(*argv, path=path, depth=depth, load_stall_s=load_stall_s)
+
+
+def scripted(
+    directory: Path, *, depth: int = 0, load_stall_s: float = 120.0, **knobs: object
+) -> LaunchPlan:
+    """A plan for the scripted llama-server; the knobs are those of ``tests.fakes.script``."""
+    path = directory / "engine.sock"
+    argv = [
+        sys.executable, "-m", "tests.fakes.llama_server",
+        "--model", str(bundled_model("tiny-chained.gguf")),
+        "--host", str(path),
+        "--verbosity", "4",
+    ]  # fmt: skip
+    if depth:
+        argv += ["--spec-type", "draft-mtp", "--spec-draft-n-max", str(depth)]
+    plan = plan_of(*argv, path=path, depth=depth, load_stall_s=load_stall_s)
+    env = {**plan.command.env, VARIABLE: json.dumps(knobs)}
+    return replace(plan, command=Command(argv=plan.command.argv, env=env))
 
 
 class MemoryLedger:

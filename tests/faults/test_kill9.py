@@ -1,0 +1,70 @@
+"""kill -9 of a daemon at any instant leaves no engine process."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mtpd.supervise.identity import VARIABLE
+from tests.fakes.supervision import ROOT
+
+SEED = 20261129
+TRIALS = 40
+GONE_S = 2.0
+
+
+def engines(prefix: str) -> list[int]:
+    """Every process that carries an engine id of this trial, zombies aside."""
+    mark = f"{VARIABLE}={prefix}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                environment = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if any(part.startswith(mark) for part in environment.split(b"\0")):
+                found.append(int(entry.name))
+    return found
+
+
+async def trial(number: int, delay_s: float, directory: Path) -> int:
+    """Kill one parent; returns how many engines it had at that moment."""
+    prefix = f"kill9-{SEED}-{number}-{directory.name}"
+    argv = [sys.executable, "-m", "tests.fakes.parent", prefix, str(SEED + number), str(directory)]
+    parent = await anyio.open_process(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=None)
+    assert parent.stdout is not None
+    await parent.stdout.receive()
+    await anyio.sleep(delay_s)
+    had = len(engines(prefix))
+    parent.send_signal(signal.SIGKILL)
+    await parent.wait()
+    await parent.aclose()
+    with anyio.move_on_after(GONE_S):
+        while engines(prefix):  # noqa: ASYNC110 - the kernel tells nobody
+            await anyio.sleep(0.02)
+    left = engines(prefix)
+    assert not left, f"SEED={SEED}, trial {number}, after {delay_s:.3f} s: {left} are left"
+    return had
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_kill_9_at_random_instants_leaves_no_engine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = random.Random(SEED)  # noqa: S311 - reproducible, not secret
+    had = 0
+    for number in range(TRIALS):
+        directory = tmp_path / str(number)
+        await anyio.Path(directory).mkdir()
+        had += await trial(number, rng.uniform(0.0, 0.8), directory)
+    with capsys.disabled():
+        print(f" SEED={SEED}: {had} engines ended with {TRIALS} parents", end="")  # noqa: T201
+    assert had >= TRIALS, "the parents had hardly any engines: nothing was shown"
