@@ -8,14 +8,11 @@ if TYPE_CHECKING:
     from mtpd.types import LaunchPlan, Verdict
     from mtpd.views import EngineView
 
-__all__ = ["AT_REST", "READY", "SETTLED", "Actor"]
+__all__ = ["AT_REST", "READY", "Actor"]
 
 READY = "ready"
 AT_REST = frozenset({"stopped", "failed"})
 """States without a process in which none is about to be started."""
-
-SETTLED = frozenset({"ready", "stopped", "failed", "backoff", "wedged"})
-"""States in which a start has had its outcome, if only for now."""
 
 
 class Actor(Protocol):
@@ -23,11 +20,15 @@ class Actor(Protocol):
 
     @property
     def plan(self) -> LaunchPlan | None:
-        """What was asked for last."""
+        """What runs, is about to, or last failed."""
 
     @property
     def verdict(self) -> Verdict:
         """Residency of the present engine."""
+
+    @property
+    def revision(self) -> int:
+        """Grows with every change of the state."""
 
     def view(self) -> EngineView:
         """The engine as it is now; ``id`` changes with every start."""
@@ -39,10 +40,13 @@ class Actor(Protocol):
         """Ask for the end of the engine; returns at once."""
 
     async def settled(self) -> EngineView:
-        """Wait until ready, stopped, failed, wedged or backing off."""
+        """Wait until all that was asked for so far has had its outcome, if only for now.
 
-    async def wait_change(self) -> None:
-        """Wait for the next transition; none is missed between ``view`` and this call."""
+        That is ready, stopped, failed, wedged or backoff; also once ``run`` is over.
+        """
+
+    async def wait_change(self, revision: int) -> int:
+        """Wait until the revision is above the given one, and return it."""
 
     async def run(self) -> None:
         """Own the engine until cancelled; stops it on the way out."""

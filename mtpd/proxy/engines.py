@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import anyio
 
 from mtpd.errors import EngineError
-from mtpd.proxy.actors import AT_REST, READY, SETTLED
+from mtpd.proxy.actors import AT_REST, READY
 from mtpd.proxy.upstream import EndpointUpstream
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mtpd.proxy.actors import Actor
     from mtpd.proxy.upstream import Upstream
-    from mtpd.types import Endpoint, EngineKey, LaunchPlan
+    from mtpd.types import Endpoint, EngineKey, LaunchPlan, Verdict
     from mtpd.units import DeviceKey
     from mtpd.views import EngineView
     from tuner.types import Arm
@@ -33,8 +33,8 @@ __all__ = ["Engines", "Lease", "Running", "failure_of"]
 
 C = TypeVar("C")
 
-STOP_S = 15.0
-"""Bound of a stop that is made while being cancelled: the ladder takes 9 s at most."""
+STOP_S = 30.0
+"""Bound of a stop that is made while being cancelled; a supervisor takes less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +80,11 @@ class Running(Generic[C]):
         return self.plan.key.profile
 
     @property
+    def verdict(self) -> Verdict:
+        """Its residency."""
+        return self.actor.verdict
+
+    @property
     def is_ready(self) -> bool:
         """Whether it serves now, and it is the start that was last announced."""
         view = self.actor.view()
@@ -111,7 +116,6 @@ class Engines(Generic[C]):
         self._running: dict[DeviceKey, Running[C]] = {}
         self._tasks: TaskGroup | None = None
         self._began = anyio.Event()
-        self._undoing: set[anyio.CancelScope] = set()
 
     async def run(self) -> None:
         """Own the supervisors until cancelled; each stops its engine on the way out."""
@@ -123,8 +127,6 @@ class Engines(Generic[C]):
             with anyio.CancelScope(shield=True):
                 for device in tuple(self._running):
                     await self._retire(device)
-            for undoing in self._undoing:
-                undoing.cancel()  # the supervisors have ended, each with its engine
 
     def running(self, device: DeviceKey) -> Running[C] | None:
         """What was brought up on a device, also while it recovers from a crash."""
@@ -157,7 +159,7 @@ class Engines(Generic[C]):
             return present
         await self.stop(device, reason)
         actor = await self._actor(plan.key)
-        view = await self._start(actor, plan)
+        view = await _start(actor, plan)
         if view.state != READY:
             raise failure_of(view)
         return await self._install(plan, actor, view.id)
@@ -186,8 +188,10 @@ class Engines(Generic[C]):
     async def until_gone(self, device: DeviceKey, engine_id: str) -> None:
         """Wait until a start is no longer the one that serves."""
         running = self._running.get(device)
-        while running is not None and running.engine_id == engine_id and running.is_ready:
-            await running.actor.wait_change()
+        if running is not None:
+            revision = running.actor.revision
+            while running.engine_id == engine_id and running.is_ready:
+                revision = await running.actor.wait_change(revision)
         self._on_change(device)
 
     async def _actor(self, key: EngineKey) -> Actor:
@@ -199,23 +203,10 @@ class Engines(Generic[C]):
             self._tasks.start_soon(self._watch, key.device, actor)
         return self._actors[key]
 
-    async def _start(self, actor: Actor, plan: LaunchPlan) -> EngineView:
-        """Start a plan on an actor at rest and wait for the outcome; undone if cancelled."""
-        before = actor.view()
-        actor.start(plan)
-        try:
-            return await _until(actor, SETTLED, after=before)
-        except BaseException:
-            actor.stop("the start was cancelled")
-            with anyio.move_on_after(STOP_S, shield=True) as undoing:
-                self._undoing.add(undoing)
-                await _until(actor, AT_REST | {"wedged"}, after=before)
-            self._undoing.discard(undoing)
-            raise
-
     async def _watch(self, device: DeviceKey, actor: Actor) -> None:
+        revision = actor.revision
         while True:
-            await actor.wait_change()
+            revision = await actor.wait_change(revision)
             self._on_change(device)
 
     async def _install(self, plan: LaunchPlan, actor: Actor, engine_id: str) -> Running[C]:
@@ -241,32 +232,25 @@ class Engines(Generic[C]):
             await running.opened.aclose()
 
 
+async def _start(actor: Actor, plan: LaunchPlan) -> EngineView:
+    """Start a plan on an actor at rest and wait for the outcome; undone if cancelled."""
+    actor.start(plan)
+    try:
+        return await actor.settled()
+    except BaseException:
+        actor.stop("the start was cancelled")
+        with anyio.move_on_after(STOP_S, shield=True):
+            await actor.settled()
+        raise
+
+
 async def _rest(actor: Actor, reason: str) -> None:
     if actor.view().state in AT_REST:
         return
     actor.stop(reason)
-    view = await _until(actor, AT_REST | {"wedged"})
-    if view.state == "wedged":
+    view = await actor.settled()
+    if view.state not in AT_REST:
         raise failure_of(view)
-
-
-async def _until(
-    actor: Actor, states: frozenset[str], *, after: EngineView | None = None
-) -> EngineView:
-    """Wait for one of some states, reached after a given moment."""
-    while (view := actor.view()).state not in states or _same(view, after):
-        await actor.wait_change()
-    return view
-
-
-def _same(view: EngineView, other: EngineView | None) -> bool:
-    """Whether nothing has happened to an engine between two views of it."""
-    return other is not None and (view.id, view.starts, view.state, view.since) == (
-        other.id,
-        other.starts,
-        other.state,
-        other.since,
-    )
 
 
 def failure_of(view: EngineView) -> EngineError:

@@ -76,7 +76,7 @@ class EndpointUpstream:
                 method, self._base + path, headers=sent, data=data, allow_redirects=False
             )
         except (aiohttp.ClientError, OSError) as error:
-            msg = f"the engine did not answer: {_what(error)}"
+            msg = "the engine hung up before it answered"
             raise UpstreamLostError(msg) from error
         try:
             yield response
@@ -97,9 +97,5 @@ async def next_chunk(response: aiohttp.ClientResponse) -> bytes:
     try:
         return await response.content.readany()
     except (aiohttp.ClientError, OSError) as error:
-        msg = f"the engine broke off: {_what(error)}"
+        msg = "the engine broke off in the middle of its response"
         raise UpstreamLostError(msg) from error
-
-
-def _what(error: Exception) -> str:
-    return str(error) or type(error).__name__

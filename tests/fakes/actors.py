@@ -54,6 +54,8 @@ class FakeActor:
         self._inbox: deque[LaunchPlan | str] = deque()
         self._posted = anyio.Event()
         self._changed = anyio.Event()
+        self.revision = 0
+        self._over = False
         residency = ResidencyView(
             state="host", layers=None, spilled_bytes=None, reason="", evidence=()
         )
@@ -82,27 +84,41 @@ class FakeActor:
         self._post(reason)
 
     async def settled(self) -> EngineView:
-        while self._view.state not in SETTLED:
-            await self.wait_change()
+        while not self._over and (self._inbox or self._view.state not in SETTLED):
+            await self.wait_change(self.revision)
         return self._view
 
-    async def wait_change(self) -> None:
-        await self._changed.wait()
+    async def wait_change(self, revision: int) -> int:
+        while self.revision <= revision:
+            await self._changed.wait()
+        return self.revision
 
     async def run(self) -> None:
+        try:
+            await self._obey()
+        finally:
+            self._over = True
+            self._tell()
+
+    async def _obey(self) -> None:
         loading = anyio.CancelScope()
         async with anyio.create_task_group() as tasks:
             while True:
                 await self._posted.wait()
                 self._posted = anyio.Event()
                 while self._inbox:
-                    message = self._inbox.popleft()
+                    message = self._inbox[0]
                     loading.cancel()
                     if isinstance(message, str):
                         self._stop()
                     else:
                         self.plan, loading = message, anyio.CancelScope()
+                        starts = self._view.starts + 1
+                        self._view = replace(self._view, starts=starts, failure=None)
+                        self._become("loading", engine_id=f"{self.key.profile}#{starts}")
                         tasks.start_soon(self._load, loading)
+                    self._inbox.popleft()
+                    self._tell()
 
     def _post(self, message: LaunchPlan | str) -> None:
         self._inbox.append(message)
@@ -130,9 +146,6 @@ class FakeActor:
     async def _load(self, scope: anyio.CancelScope) -> None:
         with scope:
             outcome = self.script.popleft() if self.script else Loads()
-            starts = self._view.starts + 1
-            self._view = replace(self._view, starts=starts, failure=None)
-            self._become("loading", engine_id=f"{self.key.profile}#{starts}")
             await anyio.lowlevel.checkpoint()
             if isinstance(outcome, Fails):
                 self._fail(outcome)
@@ -178,5 +191,9 @@ class FakeActor:
             since=str(len(self.history)),
             failure=failure,
         )
+        self._tell()
+
+    def _tell(self) -> None:
+        self.revision += 1
         changed, self._changed = self._changed, anyio.Event()
         changed.set()

@@ -1,0 +1,88 @@
+"""Reads a request body within bounds: its type, its size, its pace, and the sum of all."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+from aiohttp import web
+
+from mtpd.proxy import replies
+from mtpd.proxy.headers import is_json
+from mtpd.proxy.route import MAX_BODY_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Bodies"]
+
+MAX_TOTAL_BYTES = 256 * 1024 * 1024
+"""Bodies of all requests that wait or run, together."""
+
+IDLE_S = 30.0
+"""How long a client may pause within a body."""
+
+
+class Bodies:
+    """Counts the bytes of the bodies that are held."""
+
+    def __init__(self, *, limit: int = MAX_BODY_BYTES, total: int = MAX_TOTAL_BYTES) -> None:
+        self._limit, self._total = limit, total
+        self._held = 0
+
+    @contextmanager
+    def counted(self) -> Iterator[bytearray]:
+        """A buffer whose bytes count until the block ends."""
+        buffer = bytearray()
+        try:
+            yield buffer
+        finally:
+            self._held -= len(buffer)
+
+    async def read(self, request: web.Request, buffer: bytearray) -> web.Response | None:
+        """Read a body into a counted buffer; what the client must be told, or None."""
+        refused = self._refuse_head(request)
+        if refused is not None:
+            return refused
+        try:
+            while True:
+                with anyio.fail_after(IDLE_S):
+                    chunk = await request.content.readany()
+                if not chunk:
+                    return None
+                buffer += chunk
+                self._held += len(chunk)
+                if len(buffer) > self._limit:
+                    return self._too_large()
+                if self._held > self._total:
+                    return self._too_much()
+        except TimeoutError:
+            return replies.error(408, "the body did not arrive in time", code="body_timeout")
+        except web.RequestPayloadError:
+            return replies.error(400, "the body broke off", code="invalid_body")
+
+    def _refuse_head(self, request: web.Request) -> web.Response | None:
+        coding = request.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding != "identity":
+            message = f"a body with Content-Encoding {coding[:40]!r} is not read"
+            return replies.error(415, message, code="unsupported_encoding")
+        if not is_json(request.headers.get("Content-Type", "")):
+            message = "the body must be sent with Content-Type: application/json"
+            return replies.error(415, message, code="unsupported_media_type")
+        if (request.content_length or 0) > self._limit:
+            return self._too_large()
+        return None
+
+    def _too_large(self) -> web.Response:
+        message = f"the body is larger than {self._limit} bytes"
+        return replies.error(413, message, code="body_too_large")
+
+    def _too_much(self) -> web.Response:
+        return replies.error(
+            503,
+            "the waiting requests are too large together",
+            kind="unavailable_error",
+            code="queue_full",
+            retry_after_s=5,
+        )

@@ -1,0 +1,146 @@
+"""One exchange: a response passed on byte for byte while a copy is read.
+
+Knows when it is too late to try again (a byte has been sent), and how to end a response
+that its engine broke off so that no client can take it for a whole one.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import anyio
+from aiohttp import web
+
+from mtpd.proxy import replies
+from mtpd.proxy.headers import to_client, to_engine
+from mtpd.proxy.outcomes import UpstreamLostError
+from mtpd.proxy.upstream import next_chunk
+from mtpd.proxy.usage import Summary, Tap
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+
+    import aiohttp
+
+    from mtpd.proxy.engines import Lease
+
+__all__ = ["ClientGoneError", "Exchange"]
+
+WRITE_STALL_S = 30.0
+"""How long a client may leave its connection full."""
+
+LAST_WORDS_S = 1.0
+OK = 200
+
+
+class ClientGoneError(Exception):
+    """The client hung up or stopped reading."""
+
+
+class Exchange:
+    """Carries one request to an engine and the response back.
+
+    Attributes:
+        response: What was begun towards the client, or None while another try is possible.
+        lease: The engine that was used last.
+    """
+
+    def __init__(self, request: web.Request, body: bytes, *, headers: Mapping[str, str]) -> None:
+        self._request, self._body, self._headers = request, body, headers
+        self._tap = Tap(sse=False)
+        self._sse = False
+        self.response: web.StreamResponse | None = None
+        self.lease: Lease | None = None
+
+    async def over(self, lease: Lease, *, attempt: int) -> None:
+        """Do it over one engine.
+
+        Raises:
+            UpstreamLostError: The engine broke off, or had to be let go of.
+            ClientGoneError: The client does not take the response any more.
+        """
+        self.lease = lease
+        with lease.cut as cut:
+            async with lease.upstream.open(
+                "POST",
+                self._request.path,
+                headers=to_engine(self._request.headers),
+                data=self._body,
+            ) as answer:
+                await self._pass_on(answer, attempt)
+        if cut.cancelled_caught:
+            msg = "the engine was stopped"
+            raise UpstreamLostError(msg)
+
+    def summary(self) -> Summary:
+        """What the copy said."""
+        return self._tap.summary()
+
+    @property
+    def status(self) -> int:
+        """Of the response that was begun."""
+        return OK if self.response is None else self.response.status
+
+    async def finish(self) -> web.StreamResponse:
+        """End a whole response."""
+        assert self.response is not None  # noqa: S101 - ``over`` has returned
+        with suppress(ConnectionError):  # the client has everything, or does not want it
+            await self.response.write_eof()
+        return self.response
+
+    async def break_off(self, message: str) -> web.StreamResponse:
+        """End a response that has begun and cannot be completed: no last chunk, no [DONE]."""
+        assert self.response is not None  # noqa: S101 - something was sent
+        if self._sse:
+            gap = b"" if self.summary().between_events else b"\n\n"
+            with suppress(ConnectionError), anyio.move_on_after(LAST_WORDS_S):
+                await self.response.write(gap + replies.broken_off(message))
+        self.hang_up()
+        return self.response
+
+    def hang_up(self) -> None:
+        """Close the client's connection once what was written is sent."""
+        if self._request.transport is not None:
+            self._request.transport.close()
+
+    async def _pass_on(self, answer: aiohttp.ClientResponse, attempt: int) -> None:
+        # Nothing is promised to the client before there is something to send.
+        chunk = await next_chunk(answer)
+        self._sse = answer.content_type == "text/event-stream"
+        self._tap = Tap(sse=self._sse)
+        self.response = self._begin(answer, attempt)
+        await self._send(self.response.prepare(self._request))
+        while chunk:
+            self._tap.feed(chunk)
+            await self._send(self.response.write(chunk))
+            chunk = await next_chunk(answer)
+        if self._sse and answer.status == OK:
+            self._must_be_whole()
+
+    def _must_be_whole(self) -> None:
+        """A llama-server that is told to stop ends its streams as if they were complete."""
+        summary = self.summary()
+        if not summary.complete and not summary.error:
+            msg = "the engine ended the stream before its end mark"
+            raise UpstreamLostError(msg)
+
+    def _begin(self, answer: aiohttp.ClientResponse, attempt: int) -> web.StreamResponse:
+        assert self.lease is not None  # noqa: S101 - set by ``over``
+        own = {
+            "X-Mtpd-Profile": self.lease.arm.profile,
+            "X-Mtpd-Depth": str(self.lease.arm.depth),
+            "X-Mtpd-Attempt": str(attempt),
+        }
+        return web.StreamResponse(
+            status=answer.status,
+            reason=answer.reason,
+            headers={**to_client(answer.headers), **self._headers, **own},
+        )
+
+    async def _send(self, sending: Awaitable[object]) -> None:
+        try:
+            with anyio.fail_after(WRITE_STALL_S):
+                await sending
+        except (ConnectionError, TimeoutError) as error:
+            raise ClientGoneError from error

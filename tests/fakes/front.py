@@ -1,0 +1,136 @@
+"""The inference endpoints on a loopback port, over a scripted engine and a fake supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import tempfile
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aiohttp
+from aiohttp import web
+
+from mtpd.proxy.forward import mount
+from mtpd.proxy.replies import ModelCard
+from mtpd.proxy.route import Names
+from mtpd.types import UnixEndpoint
+from tests.fakes.board import Bench, Queue, bench
+from tests.fakes.upstream import upstream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mtpd.events import RequestFinished
+    from tests.fakes.upstream import Script, Upstream
+
+__all__ = ["Stage", "stage"]
+
+CHAT = "/v1/chat/completions"
+
+
+@dataclass
+class Stage:
+    """A daemon's data plane and everything around it.
+
+    Attributes:
+        finished: Every RequestFinished so far.
+    """
+
+    bench: Bench
+    engine: Upstream
+    port: int
+    session: aiohttp.ClientSession
+    finished: list[RequestFinished]
+    wires: list[Wire]
+
+    def url(self, path: str = CHAT) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    async def post(
+        self, path: str = CHAT, *, model: str = "a", data: bytes | None = None, **fields: object
+    ) -> tuple[aiohttp.ClientResponse, bytes]:
+        """One request and its whole answer."""
+        if data is not None:
+            call = self.session.post(self.url(path), data=data, headers=JSON)
+        else:
+            call = self.session.post(self.url(path), json={"model": model, **fields})
+        async with call as response:
+            return response, await response.read()
+
+    async def connect(self, body: bytes, path: str = CHAT) -> Wire:
+        """A request over a bare connection, to see every byte of the answer."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        writer.write(head.encode() + body)
+        self.wires.append(Wire(reader, writer))
+        return self.wires[-1]
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+@dataclass
+class Wire:
+    """A client's bare connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def until(self, mark: bytes) -> bytes:
+        async with asyncio.timeout(10):
+            return await self.reader.readuntil(mark)
+
+    async def rest(self) -> bytes:
+        """Everything up to the end of the connection."""
+        async with asyncio.timeout(10):
+            return await self.reader.read()
+
+    def leave(self) -> None:
+        self.writer.transport.abort()
+
+
+@asynccontextmanager
+async def stage(
+    script: Script,
+    *,
+    limits: Queue = Queue(),  # noqa: B008 - frozen
+    slots: int = 1,
+) -> AsyncIterator[Stage]:
+    """Serve while the block runs; profiles "a" and "b" share the scripted engine."""
+    async with AsyncExitStack() as stack:
+        # A unix socket's path is short; pytest's own folders are not.
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        path = Path(folder) / "engine.sock"
+        engine = await stack.enter_async_context(upstream(path, script))
+        made = await stack.enter_async_context(bench(limits=limits, slots=slots))
+        made.endpoints = {name: UnixEndpoint(str(path)) for name in ("a", "b")}
+        finished: list[RequestFinished] = []
+        app = web.Application()
+        mount(
+            app,
+            board=made.board,
+            names=lambda: Names(profiles={"a": "a", "b": "b", "alias-of-a": "a"}, serving="a"),
+            models=lambda: [
+                ModelCard(id="a", created=1, context=4096, aliases=("alias-of-a",)),
+                ModelCard(id="b", created=2, context=2048),
+            ],
+            on_finished=finished.append,
+            clock=made.clock,
+            instance="life-1",
+        )
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        sock = socket.create_server(("127.0.0.1", 0))
+        await web.SockSite(runner, sock).start()
+        session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
+        ready = Stage(made, engine, sock.getsockname()[1], session, finished, [])
+        yield ready
+        for wire in ready.wires:
+            wire.leave()
