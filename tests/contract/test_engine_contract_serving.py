@@ -30,6 +30,7 @@ from tests.contract.harness import (
 from tests.contract.requests import MTP, chat, completion, endless
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("kind", KINDS)]
@@ -38,6 +39,7 @@ LONG_CONTEXT = 32768
 """So much that a stream without a limit outlasts every test."""
 
 SLOT_FREE_S = 1.0
+QUIET_S = 0.2
 STILL_THERE_S = 0.6
 
 
@@ -180,6 +182,7 @@ class TestTheEnd:
             if kind.ends_with_open_stream:
                 assert await engine.exit_code(within_s=STOP_S) == 0
             else:
+                await _dries_up(lines)
                 assert await _outlives(engine, STILL_THERE_S)
                 os.kill(engine.process.pid, signal.SIGTERM)
                 assert await engine.exit_code(within_s=STOP_S) == 1
@@ -206,6 +209,16 @@ async def _counters(client: EngineClient) -> SpecCounters:
 async def _busy(client: EngineClient) -> bool:
     slots: list[Any] = await client.slots()
     return any(slot["is_processing"] for slot in slots)
+
+
+async def _dries_up(lines: AsyncIterator[str]) -> None:
+    """Wait until a stream that stays open brings nothing more."""
+    with anyio.fail_after(STOP_S):
+        while True:
+            with anyio.move_on_after(QUIET_S) as waiting:
+                await anext(lines)
+            if waiting.cancelled_caught:
+                return
 
 
 async def _outlives(engine: Engine, seconds: float) -> bool:
