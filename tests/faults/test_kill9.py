@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -50,6 +51,8 @@ async def trial(number: int, delay_s: float, directory: Path) -> int:
         while engines(prefix):  # noqa: ASYNC110 - the kernel tells nobody
             await anyio.sleep(0.02)
     left = engines(prefix)
+    for pid in left:  # a failure must not leave them to the next trial
+        os.kill(pid, signal.SIGKILL)
     assert not left, f"SEED={SEED}, trial {number}, after {delay_s:.3f} s: {left} are left"
     return had
 

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mtpd.errors import StateError
+from mtpd.supervise.lock import hold
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from mtpd.supervise.lock import hold
+with hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_daemon_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
+    with hold(tmp_path):
+        with pytest.raises(StateError, match=f"pid {os.getpid()}") as caught, hold(tmp_path):
+            pass
+        assert caught.value.exit_code == 78
+        assert caught.value.hint
+    with hold(tmp_path):
+        pass
+
+
+def test_the_kernel_frees_the_lock_of_a_killed_daemon(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=root) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(StateError), hold(tmp_path):
+            pass
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        with hold(tmp_path):
+            pass
+
+
+def test_a_directory_that_cannot_be_used_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="cannot open"), hold(tmp_path / "missing"):
+        pass
+    (tmp_path / "lock").symlink_to("/etc/passwd")
+    with pytest.raises(StateError, match="cannot open"), hold(tmp_path):
+        pass
