@@ -82,6 +82,12 @@ class Hold(Generic[C]):
             raise
         return self._running.actor.view()
 
+    async def stop(self) -> None:
+        """Stop what runs on the held devices; nothing serves until somebody asks again."""
+        self._running = None
+        for lane in self._held:
+            await self._engines.stop(lane.device, self._reason)
+
     @property
     def running(self) -> Running[C]:
         """What this hold started last: plan, verdict and start id.

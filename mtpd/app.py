@@ -1,0 +1,326 @@
+"""Builds the daemon, runs it, and takes it down in reverse order.
+
+The only place that constructs. Start order is reading order; the exit stack undoes it
+backwards. Covers wiring and signals; takes no decision.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import signal
+import uuid
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import structlog
+from aiohttp import web
+
+from mtpd import __version__
+from mtpd.api import problem, routes
+from mtpd.api.auth import Policy
+from mtpd.bus import Bus
+from mtpd.calibrate import Calibrator
+from mtpd.clock import Clock, SystemClock, rfc3339
+from mtpd.config.directories import private_directory
+from mtpd.config.origins import describe_origins
+from mtpd.control.backend import Control, DaemonFacts
+from mtpd.control.choices import Choices
+from mtpd.control.device import SwitchboardDevice
+from mtpd.control.gates import Gates
+from mtpd.control.models import cards
+from mtpd.control.names import names
+from mtpd.control.recorder import StoreRecorder
+from mtpd.control.restore import restore
+from mtpd.control.tuning import Tuning
+from mtpd.engine import binary
+from mtpd.engine.client import EngineClient
+from mtpd.engine.launch import LaunchPlanner
+from mtpd.events import DaemonStarted, DaemonStopping
+from mtpd.faults import Faults, NoFaults
+from mtpd.listen import bind_tcp, bind_unix, free_port, serving
+from mtpd.operations import Operations
+from mtpd.proxy import forward
+from mtpd.proxy.switch import Switchboard
+from mtpd.store.db import Database
+from mtpd.store.journal import Journal
+from mtpd.store.ledger import Ledger
+from mtpd.store.operations_table import OperationRows
+from mtpd.store.samples import Measurements
+from mtpd.supervise import lock, orphans
+from mtpd.supervise.probe import EngineProbe
+from mtpd.supervise.runner import EngineActor
+from mtpd.supervise.spawn import ShimSpawner
+from mtpd.units import DeviceKey, EngineId
+from mtpd.views import encode
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mtpd.config.directories import Directories
+    from mtpd.config.model import Config
+    from mtpd.errors import MtpdError
+    from mtpd.events import Event
+    from mtpd.types import EngineBinary, EngineKey
+    from mtpd.views import Json
+
+__all__ = ["Daemon", "daemon", "serve", "until_told_to_stop"]
+
+log = structlog.get_logger()
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Daemon:
+    """A running daemon.
+
+    Attributes:
+        control: What the API answers with; the demo talks to it directly.
+        operations: For waiting until an operation has ended.
+        bus: Every event.
+        url: Address of the data plane.
+        control_socket: Path of the control socket.
+    """
+
+    control: Control
+    operations: Operations
+    bus: Bus
+    url: str
+    control_socket: Path
+
+
+@asynccontextmanager
+async def daemon(
+    config: Config,
+    directories: Directories,
+    *,
+    path_env: str,
+    clock: Clock | None = None,
+    faults: Faults | None = None,
+) -> AsyncIterator[Daemon]:
+    """Run a daemon while the block runs.
+
+    Args:
+        config: What to serve and how.
+        directories: Where state and sockets live; made if missing.
+        path_env: ``PATH``, in which a llama-server is looked for.
+        clock: Source of time.
+        faults: Fault points of tests.
+
+    Raises:
+        StateError: Another daemon uses the state directory, or it cannot be used.
+        BinaryError: There is no usable engine.
+        MtpdError: An address cannot be bound.
+    """
+    clock, faults = clock or SystemClock(), faults or NoFaults()
+    async with AsyncExitStack() as stack:
+        directories.create()
+        private_directory(directories.state / "logs")
+        stack.enter_context(lock.hold(directories.state))
+        tcp = bind_tcp(config.server.listen_host, config.server.listen_port)
+        stack.callback(tcp.close)
+        socket_path = directories.control_socket(config.server.control_socket)
+        unix = bind_unix(socket_path)
+        stack.callback(socket_path.unlink, missing_ok=True)
+        stack.callback(unix.close)
+        engine = await binary.find(
+            config.engine.binary, path_env=path_env, extra_env=dict(config.engine.extra_env)
+        )
+        store = await stack.enter_async_context(
+            await Database.open(directories.state / "mtpd.sqlite3", clock, faults=faults)
+        )
+        bus = Bus(boot=uuid.uuid4().hex[:12], clock=clock)
+        stack.callback(bus.close)
+        house = House(config, directories, engine, store, bus, clock=clock, faults=faults)
+        await house.recover()
+        url = _url(*tcp.getsockname()[:2])
+        control = house.control(
+            DaemonFacts(
+                version=__version__,
+                pid=os.getpid(),
+                started_at=rfc3339(clock.utc()),
+                started=clock.now(),
+                listen=url,
+                control_socket=str(socket_path),
+                engine_binary=engine.label,
+            )
+        )
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(tasks.cancel_scope.cancel)
+        tasks.start_soon(house.operations.run)
+        tasks.start_soon(house.switchboard.run)
+        await stack.enter_async_context(serving(house.web(control), (tcp, unix)))
+        # Runs first at the end: open streams are cut, so that the listener can close.
+        stack.callback(house.switchboard.close, "the daemon is stopping")
+        bus.publish(DaemonStarted(version=__version__))
+        log.info("daemon.serving", url=url, control_socket=str(socket_path), engine=engine.label)
+        yield Daemon(
+            control=control,
+            operations=house.operations,
+            bus=bus,
+            url=url,
+            control_socket=socket_path,
+        )
+        bus.publish(DaemonStopping(reason="the daemon was told to end"))
+
+
+async def serve(config: Config, directories: Directories, *, path_env: str) -> None:
+    """Run the daemon until SIGTERM or SIGINT."""
+    async with daemon(config, directories, path_env=path_env):
+        name = await until_told_to_stop()
+        log.info("daemon.stopping", signal=name)
+
+
+async def until_told_to_stop() -> str:
+    """Wait for SIGTERM or SIGINT; returns its name."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for received in signals:
+            return received.name
+    raise AssertionError  # pragma: no cover  # the receiver never ends by itself
+
+
+class House:
+    """The parts of one daemon, wired; nothing runs yet."""
+
+    def __init__(
+        self,
+        config: Config,
+        directories: Directories,
+        engine: EngineBinary,
+        store: Database,
+        bus: Bus,
+        *,
+        clock: Clock,
+        faults: Faults,
+    ) -> None:
+        self._config, self._bus, self._clock, self._faults = config, bus, clock, faults
+        self._boot_id = BOOT_ID.read_text().strip()
+        self._log_dir = directories.state / "logs"
+        device = DeviceKey("host")
+        self.measurements = Measurements(db=store, clock=clock)
+        self.journal = Journal(db=store, clock=clock, faults=faults)
+        self._ledger = Ledger(db=store, clock=clock, boot_id=self._boot_id, faults=faults)
+        self.operations = Operations(
+            rows=OperationRows(db=store), bus=bus, clock=clock, describe=_describe
+        )
+        self.choices = Choices(config=config)
+        self.gates = Gates()
+        self.planner = LaunchPlanner(
+            config=config,
+            binary=engine,
+            device=device,
+            device_present=False,
+            sockets=directories.runtime,
+            home=directories.cache,
+            driver=None,
+            power_cap_w=None,
+            new_token=lambda: secrets.token_hex(16),
+            free_port=free_port,
+        )
+        self._spawner, self._probe = ShimSpawner(), EngineProbe()
+        self.switchboard: Switchboard[EngineClient] = Switchboard(
+            make_actor=self._actor,
+            plan_for=self.planner.plan,
+            arm_for=self.choices.arm_for,
+            device_for=lambda _profile: device,
+            slots_for=lambda profile: config.profiles[profile].slots,
+            connect=EngineClient,
+            limits=config.server,
+            clock=clock,
+        )
+        self.recorder = StoreRecorder(
+            measurements=self.measurements,
+            journal=self.journal,
+            bus=bus,
+            describe=self._fingerprint_fields,
+        )
+        held = SwitchboardDevice(switchboard=self.switchboard)
+        self.tuning = Tuning(
+            config=config,
+            calibrator=Calibrator(
+                workloads=config.workloads, gate=self.gates.measuring, clock=clock
+            ),
+            recorder=self.recorder,
+            hold=held.hold,
+            serving=held.serving,
+            incumbent=self.choices.measured,
+            adopt=self.choices.adopt,
+        )
+
+    async def recover(self) -> None:
+        """End what a killed daemon left, and adopt the choices that still hold."""
+        survivors = await orphans.reap(
+            await self._ledger.open_rows(), ledger=self._ledger, boot=self._boot_id
+        )
+        for survivor in survivors:
+            log.error("orphan.survived", engine=survivor.engine_id, pid=survivor.pid)
+        await restore(self._config, self.choices, self.journal, self.planner)
+
+    def control(self, facts: DaemonFacts) -> Control:
+        """The backend of the API, once the addresses are known."""
+        return Control(
+            facts=facts,
+            config=self._config,
+            origins=describe_origins(self._config),
+            clock=self._clock,
+            bus=self._bus,
+            switchboard=self.switchboard,
+            operations=self.operations,
+            measurements=self.measurements,
+            journal=self.journal,
+            recorder=self.recorder,
+            choices=self.choices,
+            tuning=self.tuning,
+            planner=self.planner,
+            gates=self.gates.views,
+        )
+
+    def web(self, control: Control) -> web.Application:
+        """Control plane and data plane in one application."""
+        app = web.Application()
+        routes.mount(app, control, auth=Policy(daemon_uid=os.getuid()))
+        forward.mount(
+            app,
+            board=self.switchboard,
+            names=lambda: names(self._config, self.choices, self.switchboard.engines()),
+            models=lambda: cards(self._config),
+            on_finished=self._publish,
+            clock=self._clock,
+            instance=self._bus.boot,
+        )
+        return app
+
+    def _actor(self, key: EngineKey) -> EngineActor:
+        return EngineActor(
+            key=key,
+            spawner=self._spawner,
+            ledger=self._ledger,
+            clock=self._clock,
+            faults=self._faults,
+            probe=self._probe,
+            log_dir=self._log_dir,
+            on_event=self._publish,
+            rng=random.random,
+            new_id=lambda: EngineId(uuid.uuid4().hex),
+        )
+
+    def _publish(self, event: Event) -> None:
+        self._bus.publish(event)
+
+    def _fingerprint_fields(self, profile: str) -> dict[str, Json]:
+        fields = self.planner.fingerprint(self._config.profiles[profile]).describe()
+        return {name: encode(value) for name, value in fields.items()}
+
+
+def _describe(error: MtpdError | None) -> dict[str, Json]:
+    found = problem.unexpected() if error is None else problem.from_error(error)
+    return found.body()
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

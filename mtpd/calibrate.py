@@ -1,0 +1,297 @@
+"""Runs the cells that a design asks for, on a held device, and tells what it measured.
+
+Covers one calibration: start the arm, wait for the gate, warm up at the arm's own depth,
+measure every repetition, store it. It does not decide which arm is next
+(``tuner.design``) nor what the numbers mean (``tuner.select``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from mtpd.engine import prom, timings
+from mtpd.engine.acceptance import read_acceptance
+from mtpd.errors import CalibrationError, EngineError, UpstreamError
+from mtpd.types import Absent
+from tuner.design import Ask, History
+from tuner.types import Observation, Start, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from mtpd.clock import Clock
+    from mtpd.config.model import Workload, WorkloadPrompt
+    from mtpd.engine.acceptance import Source
+    from mtpd.engine.client import EngineClient
+    from mtpd.engine.prom import SpecCounters
+    from mtpd.types import GateResult, Verdict
+    from mtpd.views import Json, MeasurementView
+    from tuner.design import Cell, Design
+    from tuner.types import Arm
+
+__all__ = ["Calibrator", "Hold", "Progress", "Repetition", "Sampling", "Sink", "Started"]
+
+log = structlog.get_logger()
+
+REPLY_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """An engine that runs for a calibration.
+
+    Attributes:
+        client: Talks to it.
+        verdict: Its residency.
+        start_id: This engine start.
+        fingerprint: Digest of all that a result depends on except the depth.
+    """
+
+    client: EngineClient
+    verdict: Verdict
+    start_id: str
+    fingerprint: str
+
+
+class Hold(Protocol):
+    """The device, held: requests wait until it is given back."""
+
+    async def start(self, arm: Arm) -> Started:
+        """Start the arm and wait until it is ready.
+
+        Raises:
+            EngineError: It did not become ready.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repetition:
+    """One measured repetition, on its way to the store.
+
+    Attributes:
+        observation: What the tuner is told.
+        source: Who answered for the draft counters.
+        prompt_digest: SHA-256 of the request's text.
+    """
+
+    observation: Observation
+    source: Source
+    prompt_digest: str
+
+
+class Sink(Protocol):
+    """Where measured repetitions go."""
+
+    async def add(self, repetition: Repetition) -> MeasurementView:
+        """Store one repetition durably."""
+
+
+class Progress(Protocol):
+    """Shows how far the calibration is."""
+
+    def report(self, done: int, note: str) -> None:
+        """Say that ``done`` repetitions are measured, and what comes now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How every repetition is generated; the same for all cells of a comparison.
+
+    Attributes:
+        seed: Fixed seed.
+        max_tokens: Tokens per repetition, or None for the workload's own number.
+        warmup_tokens: Tokens of the unmeasured run after each start. The first run after
+            a start can be a slow outlier, and only at the arm's own depth does it warm
+            what will be measured (docs/studies, real GPU at depth 5: -38 %).
+    """
+
+    seed: int = 42
+    max_tokens: int | None = None
+    warmup_tokens: int = 16
+
+
+class Calibrator:
+    """Runs designs on a hold of the device; keeps nothing between two runs."""
+
+    def __init__(
+        self,
+        *,
+        workloads: Mapping[str, Workload],
+        gate: Callable[[], Awaitable[GateResult]],
+        clock: Clock,
+    ) -> None:
+        self._workloads = workloads
+        self._gate = gate
+        self._clock = clock
+
+    async def run(
+        self,
+        design: Design,
+        hold: Hold,
+        sink: Sink,
+        *,
+        sampling: Sampling,
+        progress: Progress,
+    ) -> History:
+        """Measure until the design stops; return everything that was told to it.
+
+        Raises:
+            CalibrationError: A gate did not open, or nothing could be measured at all.
+        """
+        run = _Run(
+            workloads=self._workloads,
+            gate=self._gate,
+            hold=hold,
+            sink=sink,
+            sampling=sampling,
+            progress=progress,
+        )
+        began = self._clock.now()
+        while isinstance(asked := design.ask(run.history), Ask):
+            await run.arm(asked)
+            run.history = replace(run.history, spent_s=self._clock.now() - began)
+        if not run.history.observations:
+            why = next((s.failure for s in run.history.starts if s.failure), asked.reason)
+            msg = f"nothing could be measured: {why}"
+            raise CalibrationError(msg, hint="mtpctl status shows the engine's last log lines")
+        log.info("calibration.done", reason=asked.reason, cells=len(run.history.observations))
+        return run.history
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """One calibration; the only writer of its history."""
+
+    workloads: Mapping[str, Workload]
+    gate: Callable[[], Awaitable[GateResult]]
+    hold: Hold
+    sink: Sink
+    sampling: Sampling
+    progress: Progress
+    history: History = field(default_factory=History)
+
+    async def arm(self, asked: Ask) -> None:
+        """Start an arm once and run its cells; its failure is told, not raised."""
+        self._report(f"starting {asked.arm}")
+        try:
+            started = await self.hold.start(asked.arm)
+            self.history = self.history.started(
+                Start(
+                    arm=asked.arm,
+                    start_id=started.start_id,
+                    residency=started.verdict.residency,
+                )
+            )
+            await self._cells(asked, started)
+        except (EngineError, UpstreamError) as error:
+            log.warning("calibration.arm_failed", arm=str(asked.arm), reason=str(error))
+            self.history = self.history.started(
+                _failed(asked.arm, len(self.history.starts), str(error))
+            )
+
+    async def _cells(self, asked: Ask, started: Started) -> None:
+        gate = await self.gate()
+        if not gate.passed:
+            msg = f"the measurement gate did not open: {gate.reason}"
+            raise CalibrationError(msg, hint="mtpctl status shows every gate with its reading")
+        await self._warm_up(asked.cells[0], started.client)
+        for cell in asked.cells:
+            repetition = await self._measure(asked.arm, cell, started)
+            await self.sink.add(repetition)
+            self.history = self.history.tell(repetition.observation)
+            self._report(
+                f"{asked.arm} {cell.workload} prompt {cell.prompt + 1} run {cell.repetition + 1}"
+            )
+
+    def _report(self, note: str) -> None:
+        self.progress.report(len(self.history.observations), note)
+
+    async def _warm_up(self, cell: Cell, client: EngineClient) -> None:
+        prompt = self.workloads[cell.workload].prompts[cell.prompt]
+        body = _body(prompt, seed=self.sampling.seed, max_tokens=self.sampling.warmup_tokens)
+        await client.complete(prompt.path, body, timeout_s=REPLY_TIMEOUT_S)
+
+    async def _measure(self, arm: Arm, cell: Cell, started: Started) -> Repetition:
+        workload = self.workloads[cell.workload]
+        prompt = workload.prompts[cell.prompt]
+        max_tokens = self.sampling.max_tokens or workload.max_tokens
+        body = _body(prompt, seed=self.sampling.seed, max_tokens=max_tokens)
+        before = prom.spec_counters(await started.client.metrics_text())
+        reply = await started.client.complete(prompt.path, body, timeout_s=REPLY_TIMEOUT_S)
+        after = prom.spec_counters(await started.client.metrics_text())
+        timed = timings.from_response(reply)
+        if isinstance(timed, Absent):
+            msg = f"the engine's reply has no timings: {timed.reason}"
+            raise UpstreamError(msg, hint="mtpd needs a llama-server that reports timings")
+        read = read_acceptance(arm.depth, counters=_counted(before, after), timings=timed)
+        return Repetition(
+            observation=Observation(
+                arm=arm,
+                workload=cell.workload,
+                prompt=cell.prompt,
+                repetition=cell.repetition,
+                start_id=started.start_id,
+                fingerprint=started.fingerprint,
+                tokens=timed.predicted_n,
+                decode_s=timed.predicted_ms / 1000,
+                steps=read.steps,
+                drafted=read.drafted,
+                accepted=read.accepted,
+                accepted_per_position=read.per_position,
+                digest=_digest(_text(reply)),
+                residency=started.verdict.residency,
+            ),
+            source=read.source,
+            prompt_digest=_digest(prompt.prompt or repr(prompt.messages)),
+        )
+
+
+def _counted(before: SpecCounters | Absent, after: SpecCounters | Absent) -> SpecCounters | Absent:
+    """What one request added to the counters, or why that cannot be said."""
+    if isinstance(before, Absent):
+        return before
+    return after if isinstance(after, Absent) else prom.delta(before, after)
+
+
+def _failed(arm: Arm, number: int, why: str) -> Start:
+    return Start(
+        arm=arm,
+        start_id=f"not-started-{number}",
+        residency=Unknown("the engine did not become ready"),
+        failure=why,
+    )
+
+
+def _body(prompt: WorkloadPrompt, *, seed: int, max_tokens: int) -> dict[str, Json]:
+    """A request whose text depends on nothing but model, prompt and seed."""
+    body: dict[str, Json] = {
+        "max_tokens": max_tokens,
+        "n_predict": max_tokens,
+        "temperature": 0.0,
+        "seed": seed,
+        "stream": False,
+        "cache_prompt": False,
+    }
+    if prompt.prompt is not None:
+        return {**body, "prompt": prompt.prompt}
+    return {**body, "messages": [{"role": m.role, "content": m.content} for m in prompt.messages]}
+
+
+def _text(reply: Mapping[str, Json]) -> str:
+    """The generated text of a chat or a native completion, reasoning included."""
+    match reply:
+        case {"content": str(text)}:
+            return text
+        case {"choices": [{"message": {"content": content, **rest}}, *_]}:
+            reasoning = rest.get("reasoning_content")
+            return f"{reasoning or ''}{content or ''}"
+        case _:
+            raise UpstreamError("the engine's reply has no text")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

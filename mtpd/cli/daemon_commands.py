@@ -1,0 +1,110 @@
+"""``mtpd serve`` and ``mtpd demo``: the commands that run a daemon."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import click
+
+from mtpd import logs
+from mtpd.app import serve as serve_daemon
+from mtpd.cli.demo_report import show_progress, show_report
+from mtpd.config.directories import Directories, find_config
+from mtpd.config.load import load
+from mtpd.demo import Demo, run_demo
+from mtpd.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["demo", "serve"]
+
+PATHS = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option("--config", "path", type=PATHS, metavar="FILE", help="Configuration file.")
+@click.option("--listen", metavar="HOST:PORT", help="Data plane address (loopback only).")
+@click.option("--state-dir", type=PATHS, metavar="DIR", help="Database, ledger and logs.")
+@click.option("--runtime-dir", type=PATHS, metavar="DIR", help="Control and engine sockets.")
+@click.option("--cache-dir", type=PATHS, metavar="DIR", help="Private homes of engines.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Least severe log line to print.",
+)
+@click.option("--log-json", is_flag=True, help="One JSON object per log line, also on a terminal.")
+def serve(
+    path: Path | None,
+    *,
+    listen: str | None,
+    state_dir: Path | None,
+    runtime_dir: Path | None,
+    cache_dir: Path | None,
+    log_level: str,
+    log_json: bool,
+) -> None:
+    """Run the daemon.
+
+    Without --config, the file is $XDG_CONFIG_HOME/mtpd/mtpd.toml or
+    /etc/mtpd/mtpd.toml. The directories are the options above, else
+    $STATE_DIRECTORY, $RUNTIME_DIRECTORY and $CACHE_DIRECTORY (systemd sets them),
+    else the XDG ones. SIGTERM drains nothing and stops within seconds.
+
+    Exit codes: 0 stopped as told, 1 failed with a reason, 2 usage, 78 configuration.
+    """
+    logs.configure(json=log_json or not sys.stderr.isatty(), level=log_level)
+    found = path or find_config(os.environ)
+    if found is None:
+        raise ConfigError(
+            ("there is no configuration file",),
+            hint="name one with --config FILE, or try mtpd demo, which needs none",
+        )
+    config = load(found, overrides={"server.listen": listen})
+    directories = Directories.resolve(
+        os.environ, state=state_dir, runtime=runtime_dir, cache=cache_dir
+    )
+    _run(serve_daemon, config, directories, path_env=os.environ.get("PATH", os.defpath))
+
+
+@click.command()
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True,
+    help="Port to serve on; 0 picks a free one.",
+)  # fmt: skip
+@click.option("--once", is_flag=True, help="End after the report instead of serving.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@click.option(
+    "--threads", type=click.IntRange(1, 256), default=1, show_default=True,
+    help="Engine threads; more than there are free cores makes every number worthless.",
+)  # fmt: skip
+@click.option("--verbose", is_flag=True, help="Print the daemon's log too.")
+def demo(port: int, *, once: bool, as_json: bool, threads: int, verbose: bool) -> None:
+    """Measure two bundled tiny models here, choose model and depth, say why, and serve.
+
+    Needs no configuration and no GPU: it starts the embedded engine (the real llama.cpp
+    server) with each model at draft depths 0 to 3, measures acceptance per position and
+    tokens per second, prints both tables and the choice, then serves it until Ctrl-C.
+    Everything is kept in a temporary directory that is removed at the end.
+    """
+    logs.configure(json=False, level="info" if verbose else "error")
+    wanted = Demo(port=port, threads=threads)
+    _run(
+        run_demo,
+        wanted,
+        path_env=os.environ.get("PATH", os.defpath),
+        on_progress=functools.partial(show_progress, quiet=as_json),
+        on_report=functools.partial(show_report, as_json=as_json, once=once),
+        stay=not once,
+    )
+
+
+def _run(function: Callable[..., Awaitable[None]], *args: object, **keywords: object) -> None:
+    anyio.run(functools.partial(function, *args, **keywords))

@@ -1,0 +1,99 @@
+"""Prints the demo's report: the two tables, the sentence, the forecast, the address."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+from rich.table import Table
+
+from mtpd.cli.render import alpha_table, depth_table
+from mtpd.cli.session import console
+from mtpd.views import encode
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mtpd.demo import Forecast, Report
+    from mtpd.views import ProgressView
+
+__all__ = ["show_progress", "show_report"]
+
+
+def show_progress(progress: ProgressView, *, quiet: bool) -> None:
+    """One line that replaces itself on a terminal; nothing elsewhere."""
+    if quiet or not sys.stderr.isatty():
+        return
+    total = "" if progress.total is None else f"/{progress.total}"
+    click.echo(f"\r\033[K{progress.done}{total} {progress.note}", err=True, nl=False)
+
+
+def show_report(report: Report, *, as_json: bool, once: bool) -> None:
+    """Print the report, for people or for programs."""
+    if as_json:
+        click.echo(json.dumps(encode(report), ensure_ascii=False))
+        return
+    if sys.stderr.isatty():
+        click.echo("\r\033[K", err=True, nl=False)
+    out = console(sys.stdout)
+    out.print(f"Measured on this machine: {report.engine}, {report.threads} engine thread(s).")
+    for model in report.models:
+        chosen = model.choice.arm if model.choice is not None else None
+        out.print()
+        out.print(depth_table(model.depths, chosen=chosen, title=model.id))
+    out.print()
+    out.print(alpha_table([row for model in report.models for row in model.depths]))
+    _decisions(out, report)
+    _forecasts(out, report.forecast)
+    _address(out, report, once=once)
+
+
+def _decisions(out: Console, report: Report) -> None:
+    out.print()
+    for decision in report.decisions:
+        out.print(f"{decision.subject}: {decision.reason}", soft_wrap=True)
+    final = report.decisions[-1] if report.decisions else None
+    if final is not None and final.arm is not None:
+        out.print()
+        out.print(f"Chosen: {final.arm.profile} at depth {final.arm.depth}.", style="bold")
+
+
+def _forecasts(out: Console, forecasts: tuple[Forecast, ...]) -> None:
+    if not forecasts:
+        return
+    first = forecasts[0]
+    table = Table(title=f"FORECAST, not measured: this acceptance on {first.hardware}", box=None)
+    table.add_column("model")
+    for depth in range(max(len(f.ratios) for f in forecasts)):
+        table.add_column(f"depth {depth}", justify="right")
+    table.add_column("best")
+    for forecast in forecasts:
+        cells = [f"{ratio.mid:.2f}x" for ratio in forecast.ratios]
+        table.add_row(forecast.model, *cells, f"depth {forecast.best_depth}")
+    out.print()
+    out.print(table)
+    out.print(
+        f"Speed relative to depth 0, E / (1 + {first.row_cost:g} x depth); the row cost is "
+        f"{first.source}.",
+        soft_wrap=True,
+    )
+
+
+def _address(out: Console, report: Report, *, once: bool) -> None:
+    out.print()
+    out.print(f"Measured and chosen in {report.seconds:.1f} s.")
+    if once:
+        return
+    out.print(f"Serving on {report.url} - Ctrl-C ends it. Try:")
+    out.print()
+    body = (
+        '{"model": "demo", "messages": [{"role": "user", "content": "What does os.path.join do?"}]}'
+    )
+    out.print(
+        f"  curl {report.url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'",
+        soft_wrap=True,
+        markup=False,
+        highlight=False,
+    )

@@ -1,0 +1,1 @@
+"""The daemon's own decisions and the backend of its API."""

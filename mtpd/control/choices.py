@@ -1,0 +1,131 @@
+"""Which arm each model and pool is served at; the one writer of that.
+
+Covers what was chosen (from the journal), what an operator pinned, and what holds while
+nothing was measured. It takes no decision itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from mtpd.control.rows import arm_view
+from mtpd.views import ChoiceView
+from tuner.types import Arm, Drafter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mtpd.config.model import Config, Pool, Profile
+    from mtpd.views import DecisionView
+
+__all__ = ["Choice", "Choices"]
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """An arm with why it is the one.
+
+    Attributes:
+        measured: Whether measurements chose it; an operator's pin and the configured
+            starting depth are not measured.
+    """
+
+    arm: Arm
+    reason: str
+    decision_id: int | None = None
+    measured: bool = False
+
+
+class Choices:
+    """Answers which arm a name stands for; never starts anything."""
+
+    def __init__(self, *, config: Config) -> None:
+        self._config = config
+        self._chosen: dict[str, Choice] = {}
+        self._pinned: dict[str, Choice] = {}
+
+    def adopt(self, decision: DecisionView) -> None:
+        """Serve the decision's subject at its arm from now on; drops an operator's pin."""
+        if decision.arm is None:
+            return
+        profile = self._config.profiles.get(decision.arm.profile)
+        if profile is None or decision.arm.depth > profile.drafter.max_depth:
+            log.info("choice.void", subject=decision.subject, reason="not in the configuration")
+            return
+        arm = Arm(
+            profile=decision.arm.profile,
+            drafter=Drafter(decision.arm.drafter),
+            depth=decision.arm.depth,
+            p_min=decision.arm.p_min,
+        )
+        self._pinned.pop(decision.subject, None)
+        self._chosen[decision.subject] = Choice(
+            arm=arm, reason=decision.reason, decision_id=decision.id, measured=True
+        )
+
+    def pin(self, arm: Arm, *, reason: str, decision_id: int | None) -> None:
+        """Serve a model at the depth that an operator named, until the next tuning."""
+        self._pinned[arm.profile] = Choice(arm=arm, reason=reason, decision_id=decision_id)
+
+    def of_profile(self, profile: Profile) -> Choice:
+        """The arm of a model: pinned, else chosen, else the configured starting depth."""
+        choice = self._pinned.get(profile.name) or self._chosen.get(profile.name)
+        if choice is not None:
+            return choice
+        arm = profile.initial_arm()
+        origin = "its profile names this depth" if profile.drafter.depth else "no speculation"
+        return Choice(
+            arm=arm, reason=f"not measured yet: {origin} until mtpctl tune {profile.name} has run"
+        )
+
+    def of_pool(self, pool: Pool) -> Choice:
+        """The arm of a pool: chosen, else the first member's."""
+        choice = self._chosen.get(pool.name)
+        if choice is not None and choice.arm.profile in pool.members:
+            return choice
+        first = self._config.profiles[pool.members[0]]
+        held = self.of_profile(first)
+        return Choice(
+            arm=held.arm,
+            reason=f"the members of {pool.name} were not compared yet: its first one, "
+            f"until mtpctl tune {pool.name} has run",
+        )
+
+    def measured(self, subject: str) -> Arm | None:
+        """The arm that measurements chose for a model or pool, or None."""
+        choice = self._chosen.get(subject)
+        return None if choice is None else choice.arm
+
+    def arm_for(self, profile: str) -> Arm:
+        """The arm at which a model is served now.
+
+        Raises:
+            KeyError: No such profile.
+        """
+        return self.of_profile(self._config.profiles[profile]).arm
+
+    def pools(self) -> Mapping[str, str]:
+        """Pool name to the profile it stands for now."""
+        return {name: self.of_pool(pool).arm.profile for name, pool in self._config.pools.items()}
+
+    def views(self) -> tuple[ChoiceView, ...]:
+        """All choices: pools first, then models."""
+        named = [(name, self.of_pool(pool)) for name, pool in self._config.pools.items()]
+        named += [(name, self.of_profile(p)) for name, p in self._config.profiles.items()]
+        return tuple(self.view(subject, choice) for subject, choice in named)
+
+    @staticmethod
+    def view(subject: str, choice: Choice) -> ChoiceView:
+        """One choice as the API shows it."""
+        return ChoiceView(
+            subject=subject,
+            arm=arm_view(choice.arm),
+            reason=choice.reason,
+            decision_id=choice.decision_id,
+            measured=choice.measured,
+        )

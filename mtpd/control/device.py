@@ -1,0 +1,65 @@
+"""The device as a calibration sees it: held, started, stopped."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from mtpd.calibrate import Started
+from tuner.types import Arm, Drafter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mtpd.engine.client import EngineClient
+    from mtpd.proxy.hold import Hold
+    from mtpd.proxy.switch import Switchboard
+
+__all__ = ["HeldDevice", "SwitchboardDevice"]
+
+
+class HeldDevice:
+    """Starts and stops arms while requests wait."""
+
+    def __init__(self, hold: Hold[EngineClient]) -> None:
+        self._hold = hold
+
+    async def start(self, arm: Arm) -> Started:
+        """Start the arm and wait until it is ready; raises EngineError."""
+        view = await self._hold.start(arm)
+        running = self._hold.running
+        return Started(
+            client=self._hold.client(),
+            verdict=running.actor.verdict,
+            start_id=view.id,
+            fingerprint=running.plan.fingerprint,
+        )
+
+    async def stop(self) -> None:
+        """Stop what runs; nothing serves afterwards until somebody asks."""
+        await self._hold.stop()
+
+
+class SwitchboardDevice:
+    """Gives calibrations the device, and says what serves."""
+
+    def __init__(self, *, switchboard: Switchboard[EngineClient]) -> None:
+        self._switchboard = switchboard
+
+    @asynccontextmanager
+    async def hold(self, reason: str) -> AsyncIterator[HeldDevice]:
+        """Drain, then have the device alone while the block runs."""
+        async with self._switchboard.hold(reason=reason) as hold:
+            yield HeldDevice(hold)
+
+    def serving(self) -> Arm | None:
+        """The arm that is ready now, or None."""
+        for engine in self._switchboard.engines():
+            if engine.state == "ready" and engine.arm is not None:
+                return Arm(
+                    profile=engine.arm.profile,
+                    drafter=Drafter(engine.arm.drafter),
+                    depth=engine.arm.depth,
+                    p_min=engine.arm.p_min,
+                )
+        return None

@@ -1,0 +1,70 @@
+"""Shows a profile with what was measured of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtpd.control.rows import depth_rows, quality_view
+from mtpd.proxy.replies import ModelCard
+from mtpd.views import ModelView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mtpd.config.model import Config, Profile
+    from mtpd.views import ChoiceView
+    from tuner.summary import ArmSummary
+
+__all__ = ["cards", "model_view"]
+
+
+def model_view(
+    profile: Profile, rows: Iterable[ArmSummary], *, choice: ChoiceView, state: str
+) -> ModelView:
+    """A profile as the API shows it; its size is null where the file cannot be read."""
+    return ModelView(
+        id=profile.name,
+        aliases=profile.aliases,
+        tags=profile.tags,
+        model=profile.model,
+        size_bytes=_size(profile.model),
+        context=profile.context,
+        slots=profile.slots,
+        kv_type=profile.kv_type,
+        drafter=profile.drafter.kind.value,
+        max_depth=profile.drafter.max_depth,
+        offload=profile.offload.value,
+        quality=quality_view(profile.quality),
+        choice=choice,
+        depths=depth_rows(rows),
+        state=state,
+    )
+
+
+def cards(config: Config) -> tuple[ModelCard, ...]:
+    """Every model as OpenAI clients list it: one request gets one slot's share of context."""
+    return tuple(
+        ModelCard(
+            id=p.name,
+            created=_created(p.model),
+            context=p.context // p.slots,
+            aliases=p.aliases,
+        )
+        for p in config.profiles.values()
+    )
+
+
+def _created(path: str) -> int:
+    """The field is required; a file that cannot be read has no better value than the epoch."""
+    try:
+        return int(Path(path).stat().st_mtime)
+    except OSError:
+        return 0
+
+
+def _size(path: str) -> int | None:
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return None

@@ -1,0 +1,101 @@
+"""Makes measurements and decisions durable, and tells everybody, in that order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from mtpd.events import DecisionMade, MeasurementTaken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mtpd.bus import Bus
+    from mtpd.calibrate import Repetition
+    from mtpd.store.journal import Journal
+    from mtpd.store.samples import Measurements
+    from mtpd.views import DecisionView, Json, MeasurementView
+    from tuner.types import Decision
+
+__all__ = ["StoreRecorder"]
+
+log = structlog.get_logger()
+
+
+class StoreRecorder:
+    """The journal's and the measurements' only caller.
+
+    Args:
+        describe: The named fields of a profile's fingerprint.
+    """
+
+    def __init__(
+        self,
+        *,
+        measurements: Measurements,
+        journal: Journal,
+        bus: Bus,
+        describe: Callable[[str], dict[str, Json]],
+    ) -> None:
+        self._measurements = measurements
+        self._journal = journal
+        self._bus = bus
+        self._describe = describe
+
+    def sink(self, operation_id: str) -> _StoreSink:
+        """Where an operation's repetitions go."""
+        return _StoreSink(self._measurements, self._bus, self._describe, operation_id)
+
+    async def decide(
+        self,
+        decision: Decision,
+        *,
+        measurements: Sequence[MeasurementView] = (),
+        operation_id: str | None = None,
+        inputs: dict[str, Json] | None = None,
+    ) -> DecisionView:
+        """Journal a decision, log its sentence, and tell everybody."""
+        view = await self._journal.append(
+            decision,
+            measurement_ids=[m.id for m in measurements],
+            operation_id=operation_id,
+            inputs=inputs or {},
+        )
+        log.info(
+            "decision.made",
+            act=view.act,
+            subject=view.subject,
+            arm=str(decision.arm),
+            reason=view.reason,
+        )
+        self._bus.publish(DecisionMade(decision=view))
+        return view
+
+
+class _StoreSink:
+    def __init__(
+        self,
+        measurements: Measurements,
+        bus: Bus,
+        describe: Callable[[str], dict[str, Json]],
+        operation_id: str,
+    ) -> None:
+        self._measurements = measurements
+        self._bus = bus
+        self._describe = describe
+        self._operation_id = operation_id
+
+    async def add(self, repetition: Repetition) -> MeasurementView:
+        """Store one repetition durably, then publish it."""
+        number = await self._measurements.add(
+            repetition.observation,
+            acceptance_source=repetition.source.value,
+            operation_id=self._operation_id,
+            prompt_digest=repetition.prompt_digest,
+            fingerprint_fields=self._describe(repetition.observation.arm.profile),
+        )
+        view = await self._measurements.get(number)
+        assert view is not None  # noqa: S101  # it was written on the line above
+        self._bus.publish(MeasurementTaken(measurement=view))
+        return view

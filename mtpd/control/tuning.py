@@ -1,0 +1,267 @@
+"""Tune, sweep and probe: long work that measures, decides, and writes down why.
+
+Covers one operation from the hold of the device to the journalled decision. The cells
+are run by ``mtpd.calibrate``; the conclusions are the tuner's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+
+from mtpd.control.rows import depth_rows
+from mtpd.views import encode
+from tuner import pools
+from tuner.compare import PerplexityRun, Quality
+from tuner.design import ModelBased, Sweep
+from tuner.probe import probe_decision
+from tuner.select import choose_depth
+from tuner.summary import summarise
+from tuner.types import Act, Budget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from mtpd.calibrate import Calibrator, Repetition, Sampling, Sink, Started
+    from mtpd.config.model import Config, Pool, Profile
+    from mtpd.views import DecisionView, Json, MeasurementView
+    from tuner.design import Design, WorkloadPlan
+    from tuner.summary import ArmSummary
+    from tuner.types import Arm, Decision
+
+__all__ = ["DeviceHold", "Recorder", "Tuning", "TuningPlan"]
+
+RESTORE_S = 300.0
+"""How long bringing back what should serve may take when an operation is cancelled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningPlan:
+    """What an operator asked for, checked.
+
+    Attributes:
+        subject: Pool or profile.
+        profiles: What is measured.
+        pool: The pool, if the subject is one.
+        depths: Per profile, shallow to deep.
+        method: "sweep", "model-based" or "probe".
+        apply: Whether the choice is served from now on.
+    """
+
+    subject: str
+    profiles: tuple[Profile, ...]
+    pool: Pool | None
+    depths: tuple[tuple[int, ...], ...]
+    method: str
+    workloads: tuple[WorkloadPlan, ...]
+    repetitions: int
+    sampling: Sampling
+    apply: bool
+
+    def total(self) -> int | None:
+        """Repetitions to measure, or None where the design decides as it goes."""
+        if self.method == "model-based":
+            return None
+        cells = sum(w.prompts for w in self.workloads) * self.repetitions
+        return cells * sum(len(depths) for depths in self.depths)
+
+
+class DeviceHold(Protocol):
+    """The device, held for a calibration."""
+
+    async def start(self, arm: Arm) -> Started:
+        """Start the arm and wait until it is ready."""
+
+    async def stop(self) -> None:
+        """Stop what runs."""
+
+
+class Recorder(Protocol):
+    """Where measurements and decisions become durable and known."""
+
+    def sink(self, operation_id: str) -> Sink:
+        """Where an operation's repetitions go."""
+
+    async def decide(
+        self,
+        decision: Decision,
+        *,
+        measurements: Sequence[MeasurementView],
+        operation_id: str,
+        inputs: dict[str, Json],
+    ) -> DecisionView:
+        """Journal a decision, log its sentence, and tell everybody."""
+
+
+class OperationProgress(Protocol):
+    """How far the whole operation is; ``mtpd.operations.Progress`` is the real one."""
+
+    def report(self, done: int, total: int | None, note: str) -> None:
+        """Say that ``done`` of ``total`` repetitions are measured."""
+
+
+class _Collecting:
+    """A sink that remembers what went through it."""
+
+    def __init__(self, inner: Sink) -> None:
+        self._inner = inner
+        self.taken: list[MeasurementView] = []
+
+    async def add(self, repetition: Repetition) -> MeasurementView:
+        view = await self._inner.add(repetition)
+        self.taken.append(view)
+        return view
+
+
+class _Shifted:
+    """Progress of one profile within an operation over several."""
+
+    def __init__(self, inner: OperationProgress, before: int, total: int | None) -> None:
+        self._inner, self._before, self._total = inner, before, total
+
+    def report(self, done: int, note: str) -> None:
+        self._inner.report(self._before + done, self._total, note)
+
+
+class Tuning:
+    """Runs tuning plans; the operations lane runs one at a time."""
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        calibrator: Calibrator,
+        recorder: Recorder,
+        hold: Callable[[str], AbstractAsyncContextManager[DeviceHold]],
+        serving: Callable[[], Arm | None],
+        incumbent: Callable[[str], Arm | None],
+        adopt: Callable[[DecisionView], None],
+    ) -> None:
+        self._config = config
+        self._calibrator = calibrator
+        self._recorder = recorder
+        self._hold = hold
+        self._serving = serving
+        self._incumbent = incumbent
+        self._adopt = adopt
+
+    async def run(
+        self, plan: TuningPlan, operation_id: str, progress: OperationProgress
+    ) -> dict[str, Json]:
+        """Measure every profile of the plan, decide, and serve what should serve.
+
+        What served before comes back when nothing is applied, when nothing could be
+        chosen, and when the operation is cancelled.
+        """
+        async with self._hold(f"{plan.method} of {plan.subject}") as hold:
+            target = self._serving()
+            try:
+                result, chosen = await self._measure(plan, operation_id, hold, progress)
+                target = chosen if plan.apply and chosen is not None else target
+            finally:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(RESTORE_S):
+                    await _serve(hold, target)
+        return result
+
+    async def _measure(
+        self, plan: TuningPlan, operation_id: str, hold: DeviceHold, progress: OperationProgress
+    ) -> tuple[dict[str, Json], Arm | None]:
+        sink = _Collecting(self._recorder.sink(operation_id))
+        rows: list[ArmSummary] = []
+        decisions: list[DecisionView] = []
+        chosen: list[tuple[Profile, ArmSummary]] = []
+        for profile, depths in zip(plan.profiles, plan.depths, strict=True):
+            before = len(sink.taken)
+            history = await self._calibrator.run(
+                _design(plan, profile, depths),
+                hold,
+                sink,
+                sampling=plan.sampling,
+                progress=_Shifted(progress, before, plan.total()),
+            )
+            summaries = summarise(history.observations, history.starts)
+            rows += summaries
+            decision = self._decide_depth(plan, profile, summaries)
+            view = await self._record(plan, decision, sink.taken[before:], operation_id)
+            decisions.append(view)
+            chosen += [(profile, s) for s in summaries if s.arm == decision.arm]
+        arm = chosen[-1][1].arm if chosen else None
+        if plan.pool is not None:
+            decision = self._decide_model(plan.pool, chosen)
+            decisions.append(await self._record(plan, decision, sink.taken, operation_id))
+            arm = decision.arm
+        result: dict[str, Json] = {
+            "subject": plan.subject,
+            "method": plan.method,
+            "applied": plan.apply,
+            "decisions": [encode(d) for d in decisions],
+            "depths": [encode(r) for r in depth_rows(rows)],
+        }
+        return result, arm
+
+    async def _record(
+        self,
+        plan: TuningPlan,
+        decision: Decision,
+        measurements: Sequence[MeasurementView],
+        operation_id: str,
+    ) -> DecisionView:
+        # What is not applied is a finding, not a choice: it must not be restored later.
+        view = await self._recorder.decide(
+            decision if plan.apply else replace(decision, act=Act.MEASURE),
+            measurements=measurements,
+            operation_id=operation_id,
+            inputs={"method": plan.method, "applied": plan.apply},
+        )
+        if plan.apply and decision.arm is not None:
+            self._adopt(view)
+        return view
+
+    def _decide_depth(
+        self, plan: TuningPlan, profile: Profile, summaries: Sequence[ArmSummary]
+    ) -> Decision:
+        if plan.method == "probe":
+            return probe_decision(summaries, subject=profile.name)
+        return choose_depth(summaries, self._incumbent(profile.name), subject=profile.name)
+
+    def _decide_model(self, pool: Pool, chosen: Sequence[tuple[Profile, ArmSummary]]) -> Decision:
+        candidates = [
+            pools.Candidate.of(summary, quality=_quality(profile), tags=frozenset(profile.tags))
+            for profile, summary in chosen
+        ]
+        return pools.choose_model(
+            candidates,
+            objective=pools.Objective(pool.objective.value),
+            incumbent=self._incumbent(pool.name),
+            subject=pool.name,
+            require=frozenset(pool.require_tags),
+            accept_offload=pool.offload.value == "accept",
+        )
+
+
+async def _serve(hold: DeviceHold, target: Arm | None) -> None:
+    if target is None:
+        await hold.stop()
+    else:
+        await hold.start(target)
+
+
+def _design(plan: TuningPlan, profile: Profile, depths: Sequence[int]) -> Design:
+    arms = tuple(profile.arm(depth) for depth in depths)
+    budget = Budget(max_restarts=2 * len(arms))
+    kind = ModelBased if plan.method == "model-based" else Sweep
+    return kind(arms=arms, workloads=plan.workloads, repetitions=plan.repetitions, budget=budget)
+
+
+def _quality(profile: Profile) -> Quality | None:
+    measured = profile.quality
+    if measured is None:
+        return None
+    return Quality(
+        value=measured.perplexity,
+        stderr=measured.stderr,
+        run=PerplexityRun(corpus=measured.corpus, chunks=measured.chunks),
+    )

@@ -1,0 +1,167 @@
+"""Plans engine starts: command line, endpoint and fingerprint of an arm.
+
+Reads the model file's size, time and header, which no pure module may; decides nothing
+about which arm. A start that cannot work (no file, no GGUF, a flag the binary lacks) is
+refused here, before any process exists.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtpd.engine import command, gguf
+from mtpd.engine.fingerprint import FileIdentity, Fingerprint, fingerprint, identify
+from mtpd.errors import EngineError
+from mtpd.types import EngineKey, FailureClass, LaunchPlan, TcpEndpoint, UnixEndpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mtpd.config.model import Config, Profile
+    from mtpd.types import Endpoint, EngineBinary
+    from mtpd.units import DeviceKey
+    from tuner.types import Arm
+
+__all__ = ["LaunchPlanner"]
+
+_SOCKET_PATH_LIMIT = 100
+"""sockaddr_un holds 108 bytes; a longer path would fail at bind with a riddle."""
+
+
+class LaunchPlanner:
+    """Turns an arm into a complete launch plan.
+
+    Args:
+        config: Profiles and engine settings.
+        binary: The engine that was found.
+        device: Where engines run.
+        device_present: Whether there is a card that layers can go to.
+        sockets: Private directory for engine sockets.
+        home: Private directory that engines take for their home.
+        driver: Driver version, or None where none applies.
+        power_cap_w: Cap in force, or None where none applies.
+        new_token: Makes the unguessable part of names and keys.
+        free_port: Finds a loopback port, for engines without unix sockets.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        binary: EngineBinary,
+        device: DeviceKey,
+        device_present: bool,
+        sockets: Path,
+        home: Path,
+        driver: str | None,
+        power_cap_w: float | None,
+        new_token: Callable[[], str],
+        free_port: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._binary = binary
+        self._device = device
+        self._device_present = device_present
+        self._sockets = sockets
+        self._home = home
+        self._driver = driver
+        self._power_cap_w = power_cap_w
+        self._new_token = new_token
+        self._free_port = free_port
+        self._headers: dict[tuple[str, int, int], str] = {}
+
+    def plan(self, arm: Arm) -> LaunchPlan:
+        """Plan one start; every plan has an endpoint of its own.
+
+        Raises:
+            EngineError: The model file is missing or no whole GGUF.
+            BinaryError: The engine lacks a flag that the arm needs.
+        """
+        profile = self._config.profiles[arm.profile]
+        digest = self.fingerprint(profile).digest
+        endpoint = self._endpoint()
+        return LaunchPlan(
+            key=EngineKey(self._device, profile.name),
+            arm=arm,
+            command=command.build(
+                binary=self._binary,
+                profile=profile,
+                arm=arm,
+                endpoint=endpoint,
+                threads=self._config.engine.threads,
+                device_present=self._device_present,
+                home=str(self._home),
+                headroom_mib=self._config.budget.headroom_mib,
+                extra_env=self._config.engine.extra_env,
+            ),
+            endpoint=endpoint,
+            fingerprint=digest,
+            load_stall_s=self._config.engine.load_stall_s,
+            accept_offload=profile.offload.value == "accept",
+        )
+
+    def fingerprint(self, profile: Profile) -> Fingerprint:
+        """Everything that a result of this profile depends on except the depth.
+
+        Raises:
+            EngineError: The model file is missing or no whole GGUF.
+        """
+        draft = profile.drafter.model
+        return fingerprint(
+            binary=self._binary,
+            profile=profile,
+            flags=command.effective_flags(
+                binary=self._binary,
+                profile=profile,
+                threads=self._config.engine.threads,
+                device_present=self._device_present,
+                headroom_mib=self._config.budget.headroom_mib,
+            ),
+            model_file=self._identity(profile.model, profile.name),
+            draft_file=None if draft is None else self._identity(draft, profile.name),
+            device=self._device,
+            driver=self._driver,
+            power_cap_w=self._power_cap_w,
+            threads=self._config.engine.threads,
+        )
+
+    def _endpoint(self) -> Endpoint:
+        token = self._new_token()
+        if self._binary.unix_socket:
+            path = self._sockets / f"{token[:12]}.sock"
+            if len(str(path).encode()) <= _SOCKET_PATH_LIMIT:
+                return UnixEndpoint(str(path))
+        return TcpEndpoint("127.0.0.1", self._free_port(), api_key=token)
+
+    def _identity(self, path: str, profile: str) -> FileIdentity:
+        file = Path(path)
+        try:
+            found = file.stat()
+        except OSError as error:
+            msg = f"the model file of {profile} cannot be read: {path}: {error.strerror}"
+            raise EngineError(
+                msg,
+                failure=FailureClass.CONFIG,
+                hint="correct `model` in its profile, or put the file there",
+            ) from error
+        key = (path, found.st_size, found.st_mtime_ns)
+        if key not in self._headers:
+            self._headers[key] = self._header(file, profile)
+        return identify(file, header=self._headers[key])
+
+    @staticmethod
+    def _header(file: Path, profile: str) -> str:
+        try:
+            header = gguf.read_header(file)
+        except gguf.GgufError as error:
+            msg = f"the model file of {profile} is damaged: {error}"
+            raise EngineError(
+                msg, failure=FailureClass.CONFIG, hint="download or copy the file again"
+            ) from error
+        if not header.data_complete:
+            msg = f"the model file of {profile} is cut short: {file} ends before its last tensor"
+            raise EngineError(
+                msg, failure=FailureClass.CONFIG, hint="download or copy the file again"
+            )
+        return header.digest
