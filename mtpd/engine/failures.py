@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Failure", "classify"]
 
 _SIGILL, _SIGKILL = 4, 9
+_AMX = "AMX is not ready"
 _FROM_OUTSIDE = frozenset({1, 2, 3, 15})
 _LAUNCH = {
     126: (
@@ -108,7 +109,7 @@ def _illegal_instruction(seen: Seen) -> Failure | None:
     return _config(
         "this binary was built for another CPU: it died of an illegal instruction (SIGILL)",
         "Use a build for this machine, or the portable one: pip install 'mtpd[embedded]'.",
-        next((line for line, _ in seen.pairs[-1:]), None),
+        next((line for line in seen.lines if _AMX in line), None),
     )
 
 

@@ -40,6 +40,7 @@ class Seen:
     ) -> None:
         self.exit_code, self.signal = _status(exit_code, signal)
         self.ready = ready
+        self.lines = lines
         self.pairs = [(line, f) for line in lines if (f := fact(line)) is not None]
 
     def first(self, kind: type[F]) -> tuple[str, F] | None:

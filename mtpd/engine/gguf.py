@@ -8,6 +8,7 @@ versions 2 and 3 are read. Blocking: call it in a thread from the event loop.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import struct
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
@@ -240,7 +241,7 @@ def _header(
 def _sizes(raw: list[_Raw], data_size: int) -> tuple[GgufTensor, ...]:
     """Tensors with their sizes, in the order of the file's list."""
     offsets = sorted({offset for *_, offset in raw})
-    following = dict(zip(offsets, [*offsets[1:], data_size], strict=True))
+    following = dict(itertools.pairwise([*offsets, data_size]))
     tensors = []
     for name, shape, kind, offset in raw:
         if kind in BLOCKS:

@@ -38,30 +38,40 @@ _REQUEST_MARK = " | task "
 
 # Functions that print by the thousand and never anything of interest; some of them quote
 # the model file, so that skipping them also keeps a file's own words from being evidence.
-_NOISE = frozenset(
-    {
-        "adapters_lora_are_same",
-        "create_tensor",
-        "done_getting_tensors",
-        "graph_reserve",
-        "init_tokenizer",
-        "llama_graph_n_input_tensors",
-        "llama_model_loader",
-        "load",
-        "print_info",
-        "set_abort_callback",
-        "set_adapters_lora",
-        "set_embeddings",
-        "que          post",
-        "que    start_loop",
-        "que  process_new_",
-        "que  yield_to_que",
-        "spec        draft",
-        "srv        decode",
-        "srv  process_sing",
-        "srv  update_slots",
-    }
+_NOISE = (
+    "adapters_lora_are_same",
+    "create_tensor",
+    "done_getting_tensors",
+    "graph_reserve",
+    "init_tokenizer",
+    "llama_graph_n_input_tensors",
+    "llama_model_loader",
+    "load",
+    "print_info",
+    "set_abort_callback",
+    "set_adapters_lora",
+    "set_embeddings",
+    "que          post",
+    "que    start_loop",
+    "que  process_new_",
+    "que  yield_to_que",
+    "spec        draft",
+    "srv        decode",
+    "srv  process_sing",
+    "srv  update_slots",
 )
+# Functions that print a lot and only sometimes what interests us: fewer rules to try.
+_TALKATIVE = {
+    "common_memory_breakdown_print": ("breakdown_print: |",),
+    "llama_context": ("buffer size =", "n_rs_seq"),
+    "llama_kv_cache": ("buffer size =", " cells,"),
+    "resolve_fused_ops": ("is assigned to device", "set to disabled"),
+    "sched_reserve": ("buffer size =", "is assigned to device", "set to disabled"),
+}
+_BY_FUNCTION: dict[str, tuple[Rule, ...]] = dict.fromkeys(_NOISE, ()) | {
+    function: tuple(rule for rule in START_RULES if rule.literal in literals)
+    for function, literals in _TALKATIVE.items()
+}
 
 
 def plain(line: str) -> str:
@@ -90,10 +100,13 @@ def _split(line: str) -> tuple[str, bool]:
 
 
 def _read(text: str, *, informative: bool) -> Fact | None:
-    if text[: text.find(":", 0, _HEAD)] in _NOISE:
-        return None
-    start_rules = _INFO_RULES if informative else _ALL_RULES
-    for rule in REQUEST_RULES if _REQUEST_MARK in text else start_rules:
+    rules = _BY_FUNCTION.get(text[: text.find(":", 0, _HEAD)])
+    if rules is None:
+        if _REQUEST_MARK in text:
+            rules = REQUEST_RULES
+        else:
+            rules = _INFO_RULES if informative else _ALL_RULES
+    for rule in rules:
         if rule[0] in text:
             match = rule[1](text)
             if match is not None:
