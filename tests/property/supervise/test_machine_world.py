@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never, get_args
 
 import pytest
@@ -84,7 +84,7 @@ class World:
     the machine already moves on.
     """
 
-    engine: Engine
+    engine: Engine = field(default_factory=Engine)
     now: float = 1000.0
     spawning: int | None = None
     alive: int | None = None
@@ -119,7 +119,7 @@ class World:
                 for _ in range(number % 3 + 1):
                     self.deliver()
             case "spawn":
-                self.finish_spawn(ok=number % 4 != 0)
+                self.finish_spawn(number, ok=number % 4 != 0)
             case "exit":
                 self.exit(number)
             case "probe":
@@ -136,7 +136,7 @@ class World:
             self.post(Released(start=self.release, now=self.now))
             self.release = None
 
-    def finish_spawn(self, *, ok: bool) -> None:
+    def finish_spawn(self, number: int, *, ok: bool) -> None:
         if self.spawning is None:
             return
         start, self.spawning = self.spawning, None
@@ -145,7 +145,7 @@ class World:
             self.alive = start
             self.post(Spawned(start=start, pid=100 + start, now=self.now))
         else:
-            self.post(SpawnFailed(start=start, now=self.now, jitter=0.5, cause=cause(0)))
+            self.post(SpawnFailed(start=start, now=self.now, jitter=0.5, cause=cause(number)))
 
     def exit(self, number: int) -> None:
         if self.alive is None or (self.wedge and self.killed):
@@ -289,7 +289,7 @@ def stopped(world: World) -> State:
             world.deliver()
         if isinstance(world.engine.state, Stopped):
             break
-        world.finish_spawn(ok=True)
+        world.finish_spawn(0, ok=True)
         if world.killed:
             world.exit(0)
         world.time_out()
