@@ -23,24 +23,24 @@ from tests.fakes.upstream import upstream
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from mtpd.clock import Clock
     from mtpd.events import RequestFinished
+    from mtpd.proxy.forward import Board
     from tests.fakes.upstream import Script, Upstream
 
-__all__ = ["Stage", "stage"]
+__all__ = ["Front", "Stage", "front", "stage"]
 
 CHAT = "/v1/chat/completions"
 
 
 @dataclass
-class Stage:
-    """A daemon's data plane and everything around it.
+class Front:
+    """A daemon's data plane, and how clients talk to it.
 
     Attributes:
         finished: Every RequestFinished so far.
     """
 
-    bench: Bench
-    engine: Upstream
     port: int
     session: aiohttp.ClientSession
     finished: list[RequestFinished]
@@ -76,6 +76,14 @@ JSON = {"Content-Type": "application/json"}
 
 
 @dataclass
+class Stage(Front):
+    """With everything behind it scripted."""
+
+    bench: Bench
+    engine: Upstream
+
+
+@dataclass
 class Wire:
     """A client's bare connection."""
 
@@ -96,6 +104,36 @@ class Wire:
 
 
 @asynccontextmanager
+async def front(board: Board, clock: Clock) -> AsyncIterator[Front]:
+    """The endpoints on a loopback port while the block runs; profiles "a" and "b"."""
+    finished: list[RequestFinished] = []
+    app = web.Application()
+    mount(
+        app,
+        board=board,
+        names=lambda: Names(profiles={"a": "a", "b": "b", "alias-of-a": "a"}, serving="a"),
+        models=lambda: [
+            ModelCard(id="a", created=1, context=4096, aliases=("alias-of-a",)),
+            ModelCard(id="b", created=2, context=2048),
+        ],
+        on_finished=finished.append,
+        clock=clock,
+        instance="life-1",
+    )
+    async with AsyncExitStack() as stack:
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        sock = socket.create_server(("127.0.0.1", 0))
+        await web.SockSite(runner, sock).start()
+        session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
+        made = Front(sock.getsockname()[1], session, finished, [])
+        yield made
+        for wire in made.wires:
+            wire.leave()
+
+
+@asynccontextmanager
 async def stage(
     script: Script,
     *,
@@ -110,27 +148,5 @@ async def stage(
         engine = await stack.enter_async_context(upstream(path, script))
         made = await stack.enter_async_context(bench(limits=limits, slots=slots))
         made.endpoints = {name: UnixEndpoint(str(path)) for name in ("a", "b")}
-        finished: list[RequestFinished] = []
-        app = web.Application()
-        mount(
-            app,
-            board=made.board,
-            names=lambda: Names(profiles={"a": "a", "b": "b", "alias-of-a": "a"}, serving="a"),
-            models=lambda: [
-                ModelCard(id="a", created=1, context=4096, aliases=("alias-of-a",)),
-                ModelCard(id="b", created=2, context=2048),
-            ],
-            on_finished=finished.append,
-            clock=made.clock,
-            instance="life-1",
-        )
-        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        sock = socket.create_server(("127.0.0.1", 0))
-        await web.SockSite(runner, sock).start()
-        session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
-        ready = Stage(made, engine, sock.getsockname()[1], session, finished, [])
-        yield ready
-        for wire in ready.wires:
-            wire.leave()
+        ready = await stack.enter_async_context(front(made.board, made.clock))
+        yield Stage(ready.port, ready.session, ready.finished, ready.wires, made, engine)
