@@ -174,8 +174,8 @@ def _transport(asked: Asked, _policy: Policy) -> Problem | None:
         status=403,
         title="Changes are taken on the control socket only",
         detail="Over TCP the control API only answers reads.",
-        hint="Use mtpctl, or curl --unix-socket with the daemon's control socket "
-        "(GET /mtpd/v1/status names it).",
+        hint="Use the control socket: mtpctl without --url, or curl --unix-socket PATH "
+        "(GET /mtpd/v1/status names the path).",
     )
 
 

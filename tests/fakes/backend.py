@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mtpd.api.filters import Position
     from mtpd.api.sse import StreamSettings
     from mtpd.bus import SubscriberDropped
-    from mtpd.events import Envelope
+    from mtpd.events import Envelope, Event
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -273,6 +273,25 @@ class Served:
     port: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ServedInThread(Served):
+    """The same, where the loop runs in a thread of its own."""
+
+    loop: asyncio.AbstractEventLoop
+    end: asyncio.Event
+    thread: threading.Thread
+
+    def publish(self, event: Event) -> None:
+        """Publish from any thread."""
+        self.loop.call_soon_threadsafe(self.backend.bus.publish, event)
+
+    def stop(self) -> None:
+        """End the daemon before the block ends."""
+        if self.thread.is_alive():
+            self.loop.call_soon_threadsafe(self.end.set)
+            self.thread.join(10)
+
+
 @asynccontextmanager
 async def serving(
     backend: ScriptedBackend,
@@ -305,18 +324,24 @@ async def serving(
 
 
 @contextmanager
-def served_in_thread(backend: ScriptedBackend, socket: Path) -> Iterator[Served]:
+def served_in_thread(backend: ScriptedBackend, socket: Path) -> Iterator[ServedInThread]:
     """The same for tests that are not asynchronous: a loop of its own in a thread."""
     started = threading.Event()
-    served: list[Served] = []
-    stop: list[Callable[[], object]] = []
+    served: list[ServedInThread] = []
 
     async def main() -> None:
         end = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        stop.append(lambda: loop.call_soon_threadsafe(end.set))
         async with serving(backend, socket) as here:
-            served.append(here)
+            served.append(
+                ServedInThread(
+                    backend=backend,
+                    socket=here.socket,
+                    port=here.port,
+                    loop=asyncio.get_running_loop(),
+                    end=end,
+                    thread=thread,
+                )
+            )
             started.set()
             await end.wait()
 
@@ -328,6 +353,5 @@ def served_in_thread(backend: ScriptedBackend, socket: Path) -> Iterator[Served]
             raise MtpdError(message)
         yield served[0]
     finally:
-        for end in stop:
-            end()
-        thread.join(10)
+        for one in served:
+            one.stop()

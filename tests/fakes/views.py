@@ -24,7 +24,8 @@ from mtpd.views import (
 QWEN = "qwen3.6-27b-b2"
 TINY = "tiny-unchained"
 
-# Note 002, "The depth sweep": the table's cells; the acceptances are 000's and 002's.
+# Note 002, "The depth sweep": the table's cells. Depth 2 has study 000's acceptances (row 3.6
+# B2), the rest is made up to fall with the position.
 NOTE_002 = {
     2: ((55.4, 47.2, 54.7, 47.4), 51.2, "resident", (0.961, 0.885)),
     3: ((30.1, 28.9, 35.1, 29.9), 31.0, "evicted", (0.90, 0.78, 0.61)),
@@ -121,7 +122,7 @@ def choice() -> ChoiceView:
     return ChoiceView(
         subject="default",
         arm=arm(),
-        reason="depth 2 gives 51.2 tok/s; the next best resident arm gives 46.0.",
+        reason="the only depth that is resident, at 51.2 tok/s.",
         decision_id=17,
         measured=True,
     )

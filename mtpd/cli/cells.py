@@ -1,0 +1,139 @@
+"""Cells, grids and units of the tables; text from outside is never taken for markup."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from mtpd.views import ArmView
+
+__all__ = [
+    "ALPHA",
+    "NONE",
+    "WIDTH",
+    "arm_label",
+    "cell",
+    "clock_text",
+    "duration",
+    "finished",
+    "grid",
+    "line",
+    "number",
+    "percent",
+    "size",
+    "state",
+    "table",
+]
+
+ALPHA = "\N{GREEK SMALL LETTER ALPHA}"
+"""Conditional acceptance; the position follows it."""
+
+WIDTH = 80
+"""Every table fits this many columns."""
+
+NONE = "\N{EN DASH}"
+"""What is shown for unknown; never 0."""
+
+_GIB = 1024**3
+_MIB = 1024**2
+_RFC3339_SECONDS = len("2026-11-29T22:44:27")
+_STYLES = {
+    "resident": "green",
+    "host": "green",
+    "ready": "green",
+    "done": "green",
+    "evicted": "red",
+    "spilled": "red",
+    "failed": "red",
+    "wedged": "red",
+    "unknown": "yellow",
+    "backoff": "yellow",
+    "cancelled": "yellow",
+}
+
+
+def table(title: str, *, dense: bool = False) -> Table:
+    """An empty table in the house style; a dense one has one space between columns."""
+    return Table(
+        title=Text(title, style="bold"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 0 if dense else 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+        header_style="bold",
+    )
+
+
+def finished(made: Table) -> Table:
+    """A table with a word where its rows would be, if it has none."""
+    if made.row_count == 0:
+        made.caption, made.caption_justify = Text("none yet"), "left"
+    return made
+
+
+def grid() -> Table:
+    """An empty grid of names and values."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(min_width=10)
+    made.add_column(overflow="fold")
+    return made
+
+
+def line(to: Table, name: str, value: str | Text) -> None:
+    """Add a name and its value to a grid."""
+    to.add_row(Text(f"  {name}", style="dim"), value if isinstance(value, Text) else Text(value))
+
+
+def cell(text: str) -> Text:
+    """Plain text."""
+    return Text(text)
+
+
+def state(name: str) -> Text:
+    """A state in the colour of its meaning."""
+    return Text(name, style=_STYLES.get(name, ""))
+
+
+def number(value: float | None, digits: int) -> str:
+    """A number, or the sign for unknown."""
+    return NONE if value is None else f"{value:.{digits}f}"
+
+
+def percent(value: float | None, digits: int) -> str:
+    """A share of one in percent, or the sign for unknown."""
+    return NONE if value is None else f"{100 * value:.{digits}f}%"
+
+
+def size(count: int | None) -> str:
+    """Bytes in GiB, or MiB below one GiB."""
+    if count is None:
+        return NONE
+    return f"{count / _GIB:.2f} GiB" if count >= _GIB else f"{count / _MIB:.1f} MiB"
+
+
+def arm_label(arm: ArmView) -> str:
+    """``model@depth``, as in every log line."""
+    return f"{arm.profile}@{arm.depth}"
+
+
+def clock_text(text: str) -> str:
+    """An RFC 3339 time in UTC without year and fraction: ``11-29 22:44:27``."""
+    if len(text) <= _RFC3339_SECONDS:
+        return text
+    return text[len("2026-") : _RFC3339_SECONDS].replace("T", " ")
+
+
+def duration(seconds: float) -> str:
+    """A duration in its two largest units."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    named = ((days, "d"), (hours, "h"), (minutes, "min"), (rest, "s"))
+    first = next((index for index, (count, _) in enumerate(named) if count), len(named) - 1)
+    shown = [f"{count} {unit}" for count, unit in named[first : first + 2] if count]
+    return " ".join(shown) or "0 s"

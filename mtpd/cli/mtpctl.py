@@ -1,0 +1,218 @@
+"""The client's command: ``mtpctl status|models|switch|tune|probe|sweep|...``.
+
+Here are the commands that look; those that change something are in
+``mtpd.cli.operations``. Exit codes: 0 done, 1 failed with a reason, 2 usage,
+3 daemon not reachable, 78 configuration.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from mtpd import __version__
+from mtpd.api.filters import OLDEST, parse_position, wants
+from mtpd.cli import lists, operations, render
+from mtpd.cli.client import StreamEvent, segment
+from mtpd.cli.decode import decode, decode_all
+from mtpd.cli.failure import exit_code_of
+from mtpd.cli.session import Session, connected, connection_options
+from mtpd.errors import UnreachableError
+from mtpd.views import (
+    ConfigValueView,
+    DecisionView,
+    ExplanationView,
+    MeasurementView,
+    ModelView,
+    StatusView,
+)
+
+__all__ = ["cli", "main"]
+
+RECONNECT_S = 2.0
+LIMIT = click.IntRange(1, 1000)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mtpctl")
+@connection_options
+def cli(**_connection: object) -> None:
+    """Ask and steer a running mtpd over its control socket.
+
+    The socket is found in this order: --socket, $MTPD_SOCKET, the runtime directory
+    ($RUNTIME_DIRECTORY, else $XDG_RUNTIME_DIR/mtpd), /run/mtpd. Exit codes: 0 done,
+    1 failed with a reason, 2 usage, 3 daemon not reachable, 78 configuration.
+    """
+
+
+@cli.command()
+@connected
+def status(session: Session) -> None:
+    """Show the daemon on one screen: resident, at what depth, and why."""
+    reply = session.client.get("/status")
+    session.show(reply, lambda: render.status_panel(decode(StatusView, reply.data)))
+
+
+@cli.command()
+@click.argument("model", required=False)
+@connected
+def models(session: Session, model: str | None) -> None:
+    """List the models, or show one MODEL with its depth table."""
+    if model is None:
+        reply = session.client.get("/models")
+        session.show(reply, lambda: lists.model_table(decode_all(ModelView, reply.data, "models")))
+        return
+    one = session.client.get(f"/models/{segment(model)}")
+    session.show(one, lambda: operations.model_report(decode(ModelView, one.data)))
+
+
+@cli.command()
+@click.option("--model", metavar="MODEL", help="Only of this model.")
+@click.option("--depth", type=click.IntRange(0, 64), help="Only at this depth.")
+@click.option("--workload", metavar="NAME", help="Only of this workload.")
+@click.option("--operation", metavar="ID", help="Only those that this operation took.")
+@click.option("--limit", type=LIMIT, default=50, show_default=True)
+@connected
+def measurements(
+    session: Session,
+    *,
+    model: str | None,
+    depth: int | None,
+    workload: str | None,
+    operation: str | None,
+    limit: int,
+) -> None:
+    """List stored repetitions, newest first."""
+    reply = session.client.get(
+        "/measurements",
+        {
+            "model": model,
+            "depth": depth,
+            "workload": workload,
+            "operation": operation,
+            "limit": limit,
+        },
+    )
+    session.show(
+        reply,
+        lambda: lists.measurement_table(decode_all(MeasurementView, reply.data, "measurements")),
+    )
+
+
+@cli.command()
+@click.option("--subject", metavar="NAME", help="Only about this pool or model.")
+@click.option("--limit", type=LIMIT, default=20, show_default=True)
+@connected
+def decisions(session: Session, *, subject: str | None, limit: int) -> None:
+    """List decisions with their reasons, newest first."""
+    reply = session.client.get("/decisions", {"subject": subject, "limit": limit})
+    session.show(
+        reply, lambda: lists.decision_table(decode_all(DecisionView, reply.data, "decisions"))
+    )
+
+
+@cli.command()
+@click.argument("decision", type=click.IntRange(min=1), required=False, metavar="[ID]")
+@click.option("--subject", metavar="NAME", help="The latest about this pool or model.")
+@connected
+def explain(session: Session, decision: int | None, *, subject: str | None) -> None:
+    """Show why: decision ID, or the latest one, with all that it stands on."""
+    if decision is not None and subject is not None:
+        message = "ID and --subject exclude each other."
+        raise click.UsageError(message)
+    reply = session.client.get("/explain", {"id": decision, "subject": subject})
+    session.show(reply, lambda: render.explanation(decode(ExplanationView, reply.data)))
+
+
+@cli.command()
+@connected
+def config(session: Session) -> None:
+    """Show every configuration value and where it comes from."""
+    reply = session.client.get("/config")
+    session.show(
+        reply, lambda: lists.config_table(decode_all(ConfigValueView, reply.data, "config"))
+    )
+
+
+@cli.command()
+@click.option(
+    "-f/-n", "--follow/--no-follow", default=True, help="Go on, or end with the latest event."
+)
+@click.option("--since", metavar="ID", help="After this event (BOOT-SEQ); 0: all that are kept.")
+@click.option("--types", metavar="LIST", help="Only these, e.g. decision,engine.transition.")
+@connected
+def events(session: Session, *, follow: bool, since: str | None, types: str | None) -> None:
+    """Print events as they happen; --json prints one JSON object per line."""
+    if since is not None and parse_position(since) is None:
+        message = "an event id looks like BOOT-SEQ; 0 means all that are kept"
+        raise click.BadParameter(message, param_hint="--since")
+    if not follow:
+        _kept_events(session, since or OLDEST, types)
+        return
+    place = since
+    while True:
+        in_touch = False
+        try:
+            with session.client.events(after=place, types=types) as stream:
+                in_touch = True
+                for event in stream:
+                    place = event.id or place
+                    _print_event(session, event)
+        except UnreachableError:
+            if not in_touch:
+                raise
+        except KeyboardInterrupt:
+            return
+        place = _await_daemon(session, place)
+
+
+def _await_daemon(session: Session, place: str | None) -> str | None:
+    """Wait until the daemon answers again, however long that takes."""
+    session.err.print("The stream ended; waiting for the daemon.")
+    while True:
+        try:
+            session.client.get("/status")
+        except UnreachableError:
+            time.sleep(RECONNECT_S)
+        else:
+            return place
+
+
+def _kept_events(session: Session, since: str, types: str | None) -> None:
+    """Print up to the event that was the latest when we asked.
+
+    The filter is applied here: a filtered stream would not show that the end is reached.
+    """
+    with session.client.events(after=since) as stream:
+        last: tuple[str, int] | None = None
+        for event in stream:
+            match event:
+                case StreamEvent(type="stream.open", data={"boot": str(boot), "seq": int(seq)}):
+                    last = (boot, seq)
+                    place = parse_position(since)
+                case _:
+                    if wants(types, event.type):
+                        _print_event(session, event)
+                    place = parse_position(event.id) if event.id else None
+            if last is not None and (last[1] == 0 or (place is not None and place >= last)):
+                return
+
+
+def _print_event(session: Session, event: StreamEvent) -> None:
+    if session.as_json:
+        if not event.type.startswith("stream."):
+            click.echo(event.text)
+        return
+    if event.type != "stream.open":
+        session.out.print(lists.event_line(event.type, event.data), soft_wrap=True)
+
+
+for command in operations.COMMANDS:
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(exit_code_of(cli))

@@ -1,0 +1,249 @@
+"""The ``mtpctl`` commands that start, list and cancel operations."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Group
+from rich.text import Text
+
+from mtpd.cli import lists, render
+from mtpd.cli.client import segment
+from mtpd.cli.decode import decode, decode_all
+from mtpd.cli.session import Session, connected
+from mtpd.cli.waiting import wait
+from mtpd.views import ConfigValueView, ModelView, OperationView
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import RenderableType
+
+    from mtpd.views import Json
+
+__all__ = ["COMMANDS", "Depths", "model_report"]
+
+MAX_DEPTH = 64
+_POOL_KEY = re.compile(r'pools\.("?)(?P<name>.+)\1\.members')
+
+
+class Depths(click.ParamType[tuple[int, ...]]):
+    """Depths as ``0-3``, ``0,2,4`` or a mixture; ascending, each once."""
+
+    name = "depths"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Parse, or fail with the form that is wanted."""
+        if isinstance(value, tuple):
+            return value
+        found: set[int] = set()
+        for part in str(value).split(","):
+            match = re.fullmatch(r"\s*(\d{1,2})(?:\s*-\s*(\d{1,2}))?\s*", part)
+            if match is None:
+                self.fail(f"{value!r} is not a list of depths such as 0-3 or 0,2,4", param, ctx)
+            low, high = int(match[1]), int(match[2] or match[1])
+            if low > high or high > MAX_DEPTH:
+                self.fail(f"{part.strip()!r} is not a range within 0-{MAX_DEPTH}", param, ctx)
+            found.update(range(low, high + 1))
+        return tuple(sorted(found))
+
+
+DETACH = click.option("--detach", is_flag=True, help="Return at once; see mtpctl operations.")
+DEPTHS = click.option("--depths", type=Depths(), metavar="RANGE", help="E.g. 0-3 or 0,2,4.")
+
+
+@click.command()
+@click.argument("model")
+@click.option("--depth", type=click.IntRange(0, MAX_DEPTH), help="Instead of the chosen one.")
+@click.option("--force", is_flag=True, help="Cut running requests; allow an infeasible arm.")
+@DETACH
+@connected
+def switch(session: Session, model: str, *, depth: int | None, force: bool, detach: bool) -> None:
+    """Serve MODEL, at its chosen depth unless told otherwise."""
+    body: dict[str, Json] = {"model": model, "depth": depth, "force": force}
+    _run(session, "/switch", body, detach=detach)
+
+
+@click.command()
+@click.argument("model")
+@DETACH
+@connected
+def load(session: Session, model: str, *, detach: bool) -> None:
+    """Start MODEL's engine at its chosen depth."""
+    _run(session, "/load", {"model": model}, detach=detach)
+
+
+@click.command()
+@click.argument("model", required=False)
+@DETACH
+@connected
+def unload(session: Session, model: str | None, *, detach: bool) -> None:
+    """Stop MODEL's engine, or every engine."""
+    _run(session, "/unload", {"model": model}, detach=detach)
+
+
+@click.command()
+@click.argument("subject", required=False)
+@click.option(
+    "--method",
+    type=click.Choice(["model-based", "sweep"]),
+    default="model-based",
+    show_default=True,
+    help="Measure what decides, or every depth.",
+)
+@DEPTHS
+@click.option("--no-apply", is_flag=True, help="Measure and choose, but change nothing.")
+@DETACH
+@connected
+def tune(
+    session: Session,
+    subject: str | None,
+    *,
+    method: str,
+    depths: tuple[int, ...] | None,
+    no_apply: bool,
+    detach: bool,
+) -> None:
+    """Measure SUBJECT (a pool or a model) and serve what the measurements choose.
+
+    Without SUBJECT the pool named "default" is meant, else the only pool, else the
+    only model.
+    """
+    body: dict[str, Json] = {
+        "subject": subject or _only_subject(session),
+        "method": method,
+        "depths": None if depths is None else list(depths),
+        "apply": not no_apply,
+    }
+    _run(session, "/tune", body, detach=detach)
+
+
+@click.command()
+@click.argument("model")
+@click.option("--depths", type=Depths(), default="0-5", show_default=True, metavar="RANGE")
+@DETACH
+@connected
+def sweep(session: Session, model: str, *, depths: tuple[int, ...], detach: bool) -> None:
+    """Measure MODEL at every depth and print the table; changes nothing."""
+    body: dict[str, Json] = {
+        "subject": model,
+        "method": "sweep",
+        "depths": list(depths),
+        "apply": False,
+    }
+    _run(session, "/tune", body, detach=detach)
+
+
+@click.command()
+@click.argument("model")
+@click.option("--depth", type=click.IntRange(1, MAX_DEPTH), default=2, show_default=True)
+@DETACH
+@connected
+def probe(session: Session, model: str, *, depth: int, detach: bool) -> None:
+    """Measure how often MODEL's drafts are accepted, position by position."""
+    _run(session, "/probe", {"model": model, "depth": depth}, detach=detach)
+
+
+@click.group(invoke_without_command=True)
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.pass_context
+@connected
+def operations(session: Session, context: click.Context, *, limit: int) -> None:
+    """List operations, newest first; or show or cancel one."""
+    if context.invoked_subcommand is None:
+        _list(session, limit)
+
+
+@operations.command("list")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@connected
+def list_operations(session: Session, *, limit: int) -> None:
+    """List operations, newest first."""
+    _list(session, limit)
+
+
+@operations.command()
+@click.argument("operation", metavar="ID")
+@connected
+def show(session: Session, operation: str) -> None:
+    """Show one operation."""
+    reply = session.client.get(f"/operations/{segment(operation)}")
+    session.show(reply, lambda: lists.operation_grid(decode(OperationView, reply.data)))
+
+
+@operations.command()
+@click.argument("operation", metavar="ID")
+@connected
+def cancel(session: Session, operation: str) -> None:
+    """Ask an operation to end; what it has measured is kept."""
+    reply = session.client.delete(f"/operations/{segment(operation)}")
+    session.show(reply, lambda: lists.operation_grid(decode(OperationView, reply.data)))
+
+
+COMMANDS: tuple[click.Command, ...] = (
+    switch,
+    load,
+    unload,
+    tune,
+    sweep,
+    probe,
+    operations,
+)
+
+
+def model_report(model: ModelView) -> RenderableType:
+    """A model's depth table, its acceptance, and what was chosen."""
+    if not model.depths:
+        return Text(f"{model.id} has not been measured: mtpctl tune {model.id}")
+    chosen = None if model.choice is None else model.choice.arm
+    parts: list[RenderableType] = [render.depth_table(model.depths, chosen=chosen)]
+    if any(row.acceptance for row in model.depths):
+        parts += [Text(""), render.alpha_table(model.depths)]
+    if model.choice is not None:
+        parts += [Text(""), Text(f"chosen depth {model.choice.arm.depth}: {model.choice.reason}")]
+    return Group(*parts)
+
+
+def _run(session: Session, path: str, body: Mapping[str, Json], *, detach: bool) -> None:
+    accepted = session.client.post(path, body)
+    if detach:
+        session.show(accepted, lambda: lists.operation_grid(decode(OperationView, accepted.data)))
+        return
+    reply, operation = wait(session, accepted)
+    session.show(reply, lambda: _report(session, operation))
+
+
+def _report(session: Session, operation: OperationView) -> RenderableType:
+    """The tables of the models that an operation measured, and its sentence."""
+    measured = (operation.result or {}).get("models")
+    parts: list[RenderableType] = []
+    for name in measured if isinstance(measured, list) else []:
+        model = session.client.get(f"/models/{segment(str(name))}")
+        parts += [model_report(decode(ModelView, model.data)), Text("")]
+    return Group(*parts, Text(lists.outcome(operation)))
+
+
+def _list(session: Session, limit: int) -> None:
+    reply = session.client.get("/operations", {"limit": limit})
+    session.show(
+        reply, lambda: lists.operation_table(decode_all(OperationView, reply.data, "operations"))
+    )
+
+
+def _only_subject(session: Session) -> str:
+    values = decode_all(ConfigValueView, session.client.get("/config").data, "config")
+    found = (_POOL_KEY.fullmatch(value.key) for value in values)
+    pools = [match["name"] for match in found if match is not None]
+    if "default" in pools:
+        return "default"
+    names = pools or [
+        model.id for model in decode_all(ModelView, session.client.get("/models").data, "models")
+    ]
+    if len(names) == 1:
+        return names[0]
+    message = "Which one? " + (", ".join(names) or "No model is configured.")
+    raise click.UsageError(message)

@@ -1,0 +1,256 @@
+"""The depth table, the acceptance table, the status screen and the explanation.
+
+Pure of input and output: everything returns something that a rich console prints.
+The plain lists are in ``mtpd.cli.lists``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.text import Text
+
+from mtpd.cli.cells import (
+    ALPHA,
+    NONE,
+    WIDTH,
+    arm_label,
+    cell,
+    clock_text,
+    duration,
+    grid,
+    line,
+    number,
+    percent,
+    state,
+    table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from mtpd.views import (
+        ArmView,
+        DepthRowView,
+        EngineView,
+        ExplanationView,
+        OperationView,
+        StatusView,
+    )
+
+__all__ = ["alpha_table", "depth_table", "explanation", "progress_text", "status_panel"]
+
+_VERDICT_MIN = len("verdict")
+_RESIDENCY = "resi-\ndency"
+
+
+def depth_table(
+    rows: Sequence[DepthRowView], *, chosen: ArmView | None = None, title: str | None = None
+) -> Table:
+    """Note 002's table: a row per depth, a column per workload, then what explains it.
+
+    Args:
+        rows: Of one model, in the order to show.
+        chosen: The arm that is marked as chosen.
+        title: Defaults to the model's name.
+    """
+    made = table(title or (rows[0].arm.profile if rows else "no measurements"), dense=True)
+    body = [_depth_cells(row, rows) for row in rows]
+    heads = _depth_heads(rows)
+    for head in heads:
+        made.add_column(head, justify="left" if head == _RESIDENCY else "right")
+    widths = [
+        max(
+            len(part) for text in (head, *(cells[index] for cells in body)) for part in _lines(text)
+        )
+        for index, head in enumerate(heads)
+    ]
+    room = max(WIDTH - sum(width + 1 for width in widths), _VERDICT_MIN)
+    notes: list[str] = []
+    verdicts = [_footnoted(_verdict(row, chosen), room, notes) for row in rows]
+    if any(verdicts):
+        made.add_column("verdict")
+    for row, cells, verdict in zip(rows, body, verdicts, strict=True):
+        shown = [*map(cell, cells[:-1]), state(cells[-1]), cell(verdict)]
+        style = "bold" if row.arm == chosen else ""
+        made.add_row(*shown[: len(made.columns)], style=style)
+    if notes:
+        lines = (f"({count}) {note}" for count, note in enumerate(notes, start=1))
+        made.caption = Text("\n".join(lines))
+        made.caption_justify = "left"
+    return made
+
+
+def _depth_heads(rows: Sequence[DepthRowView]) -> list[str]:
+    positions = max((len(row.acceptance) for row in rows), default=0)
+    return [
+        "depth",
+        *(name.replace("-", "-\n") for name in _workloads(rows)),
+        "mean\ntok/s",
+        "tok/\nstep",
+        *(f"{ALPHA}{position}" for position in range(1, positions + 1)),
+        _RESIDENCY,
+    ]
+
+
+def _depth_cells(row: DepthRowView, rows: Sequence[DepthRowView]) -> list[str]:
+    positions = max(len(other.acceptance) for other in rows)
+    alphas = {view.position: view.alpha.mid for view in row.acceptance}
+    return [
+        str(row.arm.depth),
+        *(number(row.workloads.get(name), 1) for name in _workloads(rows)),
+        number(row.decode_tps, 1),
+        number(row.tokens_per_step, 2),
+        *(percent(alphas.get(position), 0) for position in range(1, positions + 1)),
+        row.residency,
+    ]
+
+
+def _workloads(rows: Sequence[DepthRowView]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row.workloads))
+
+
+def _lines(text: str) -> list[str]:
+    return text.split("\n")
+
+
+def _verdict(row: DepthRowView, chosen: ArmView | None) -> str:
+    """What is to be said of a row, most important first."""
+    parts = ["chosen"] if row.arm == chosen else []
+    if row.note and row.note != "chosen":
+        parts.append(row.note)
+    if row.same_text is False:
+        parts.append("other text")
+    if row.excluded:
+        parts.append(f"{row.excluded} of {row.repetitions + row.excluded} excluded")
+    if row.outliers:
+        parts.append(f"{row.outliers} slow outlier" + ("s" if row.outliers > 1 else ""))
+    return "; ".join(parts)
+
+
+def _footnoted(verdict: str, room: int, notes: list[str]) -> str:
+    """The verdict, or its first word that fits and a number under which the rest is told."""
+    if len(verdict) <= room:
+        return verdict
+    if verdict not in notes:
+        notes.append(verdict)
+    mark = f"({notes.index(verdict) + 1})"
+    first = verdict.split("; ", maxsplit=1)[0]
+    return f"{first} {mark}" if len(first) + len(mark) < room else mark
+
+
+def alpha_table(rows: Sequence[DepthRowView], *, title: str = "acceptance by position") -> Table:
+    """Conditional acceptance of each draft position of each arm, with its interval."""
+    made = table(title)
+    made.add_column("model", overflow="fold")
+    for head in ("depth", "position", "acceptance", "interval", "accepted / offered"):
+        made.add_column(head, justify="right")
+    for row in rows:
+        for index, view in enumerate(row.acceptance):
+            made.add_row(
+                cell(row.arm.profile if index == 0 else ""),
+                cell(str(row.arm.depth) if index == 0 else ""),
+                cell(f"{ALPHA}{view.position}"),
+                cell(percent(view.alpha.mid, 1)),
+                cell(f"{percent(view.alpha.low, 1)} to {percent(view.alpha.high, 1)}"),
+                cell(f"{view.accepted} / {view.offered}"),
+            )
+    return made
+
+
+def explanation(view: ExplanationView) -> Group:
+    """A decision, the chain of sentences that leads to it, and the rows it stands on."""
+    decision = view.decision
+    head = grid()
+    line(head, "decision", f"{decision.id}: {decision.act}, {clock_text(decision.at)}")
+    line(head, "about", decision.subject)
+    line(head, "arm", NONE if decision.arm is None else arm_label(decision.arm))
+    line(head, "before", NONE if decision.previous is None else arm_label(decision.previous))
+    if decision.predicted is not None:
+        low, mid, high = decision.predicted.low, decision.predicted.mid, decision.predicted.high
+        line(head, "expected", f"{mid:.1f} tok/s ({low:.1f} to {high:.1f})")
+    line(head, "reason", decision.reason)
+    line(head, "outcome", decision.outcome or NONE)
+    steps = grid()
+    for count, sentence in enumerate(view.chain, start=1):
+        line(steps, f"{count}.", sentence)
+    parts: list[RenderableType] = [head, Text(""), steps]
+    for profile in dict.fromkeys(row.arm.profile for row in view.rows):
+        rows = [row for row in view.rows if row.arm.profile == profile]
+        parts += [Text(""), depth_table(rows, chosen=decision.arm)]
+    if view.measurements:
+        ids = ", ".join(str(one.id) for one in view.measurements)
+        parts += [Text(""), Text(f"from {len(view.measurements)} measurements: {ids}")]
+    return Group(*parts)
+
+
+def status_panel(view: StatusView) -> Group:
+    """The daemon on one screen: is it resident, at what depth, and why."""
+    head = Text.assemble(
+        (f"mtpd {view.version}", "bold"),
+        f"  pid {view.pid}  up {duration(view.uptime_s)}  tuning {view.mode}",
+    )
+    parts: list[RenderableType] = [head, Text("")]
+    for engine in view.engines:
+        parts += [_engine(engine), Text("")]
+    return Group(*parts, _daemon(view))
+
+
+def _daemon(view: StatusView) -> Table:
+    made = grid()
+    for choice in view.choices:
+        measured = "measured" if choice.measured else "not measured yet"
+        line(made, "choice", f"{choice.subject}: {arm_label(choice.arm)} ({measured})")
+        line(made, "", choice.reason)
+    if view.last_decision is not None:
+        last = view.last_decision
+        line(made, "decision", f"{last.id}: {last.act} {last.subject}: {last.reason}")
+    if view.operation is not None:
+        now = view.operation
+        line(made, "operation", f"{now.id}: {now.kind} {now.state}, {progress_text(now)}")
+    queue = view.queue
+    waiting = f"{queue.waiting} of at most {queue.limit} waiting, {queue.in_flight} in flight"
+    line(made, "queue", waiting)
+    for gate in view.gates:
+        line(made, "gate", f"{gate.name} {gate.state.replace('_', ' ')}: {gate.reason}")
+    line(made, "hardware", view.hardware or "no profile named")
+    line(made, "engine", view.engine_binary)
+    line(made, "listens on", f"http://{view.listen}")
+    line(made, "control", view.control_socket)
+    return made
+
+
+def _engine(view: EngineView) -> Group:
+    arm = "no depth yet" if view.arm is None else f"depth {view.arm.depth} ({view.arm.drafter})"
+    head = Text.assemble(
+        (view.profile, "bold"),
+        "  ",
+        state(view.state),
+        f"  {arm}  ",
+        state(view.residency.state),
+        f"  on {view.device}",
+    )
+    made = grid()
+    line(made, "residency", view.residency.reason)
+    for evidence in view.residency.evidence:
+        line(made, "", f"{evidence.says}: {evidence.line.strip()}")
+    if view.failure is not None:
+        failure = view.failure
+        again = "" if failure.retry_in_s is None else f" (next try in {failure.retry_in_s:.0f} s)"
+        line(made, "failure", f"{failure.failure}: {failure.reason}{again}")
+        if failure.hint:
+            line(made, "", failure.hint)
+    pid = "" if view.pid is None else f"pid {view.pid}, "
+    line(made, "process", f"{pid}start {view.starts}, since {clock_text(view.since)}")
+    return Group(head, made)
+
+
+def progress_text(operation: OperationView) -> str:
+    """How far an operation is, e.g. ``3/24 tiny@2 short``."""
+    progress = operation.progress
+    total = "" if progress.total is None else f"/{progress.total}"
+    return f"{progress.done}{total} {progress.note}".rstrip()

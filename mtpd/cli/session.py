@@ -1,0 +1,113 @@
+"""What every ``mtpctl`` command has in hand: the client, the consoles, the format."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+import click
+from rich.console import Console
+
+from mtpd.cli.cells import WIDTH
+from mtpd.cli.client import ApiError, Client, Reply, find_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
+
+    from rich.console import RenderableType
+
+__all__ = ["Session", "connected", "connection_options"]
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One run of ``mtpctl``.
+
+    Attributes:
+        as_json: Print the API's bodies as they are.
+        out: Results.
+        err: Progress and remarks.
+    """
+
+    client: Client
+    as_json: bool
+    out: Console
+    err: Console
+
+    def show(self, reply: Reply, draw: Callable[[], RenderableType]) -> None:
+        """Print a reply: as it came with ``--json``, else drawn."""
+        if self.as_json:
+            click.echo(reply.text, nl=not reply.text.endswith("\n"))
+        else:
+            self.out.print(draw())
+
+    def say(self, text: str) -> None:
+        """Print a plain line of a result, wrapped at the console's width."""
+        self.out.print(text)
+
+
+def connection_options(command: Callable[P, None]) -> Callable[P, None]:
+    """Add ``--socket``, ``--url`` and ``--json``, which every command takes."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print the API's answer as it is."),
+        click.option(
+            "--url", metavar="URL", help="Ask over TCP, e.g. http://127.0.0.1:8080 (reads only)."
+        ),
+        click.option("--socket", "socket_path", metavar="PATH", help="The control socket."),
+    ):
+        command = option(command)
+    return command
+
+
+def connected(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
+    """Give a command its session; the connection options work before and after its name."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        socket_path, url = kwargs.pop("socket_path"), kwargs.pop("url")
+        as_json = kwargs.pop("as_json")
+        context = click.get_current_context().parent
+        while context is not None:
+            as_json = as_json or context.params["as_json"]
+            if socket_path is None and url is None:  # the nearer place wins as a whole
+                socket_path, url = context.params["socket_path"], context.params["url"]
+            context = context.parent
+        session = _open(socket_path=socket_path, url=url, as_json=as_json)
+        try:
+            command(session, *args, **kwargs)
+        except ApiError as error:
+            if session.as_json:
+                click.echo(error.text, nl=not error.text.endswith("\n"))
+            raise
+
+    return connection_options(run)
+
+
+def _open(*, socket_path: str | None, url: str | None, as_json: bool) -> Session:
+    if socket_path and url:
+        message = "--socket and --url exclude each other."
+        raise click.UsageError(message)
+    try:
+        target = find_target(socket_path=socket_path, url=url, environment=os.environ)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--url") from None
+    return Session(
+        client=Client(target), as_json=as_json, out=console(sys.stdout), err=console(sys.stderr)
+    )
+
+
+def console(file: TextIO) -> Console:
+    """Colour and the window's width on a terminal, else plain and 80 columns."""
+    return Console(
+        file=file,
+        width=None if file.isatty() else WIDTH,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )

@@ -1,0 +1,148 @@
+"""Following an operation to its end: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from mtpd.cli.client import Client, Reply, StreamEvent, segment
+from mtpd.cli.decode import decode
+from mtpd.cli.render import progress_text
+from mtpd.errors import EXIT_FAILED, MtpdError, UnreachableError
+from mtpd.views import OperationView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mtpd.cli.session import Session
+    from mtpd.views import Json
+
+__all__ = ["follow", "wait"]
+
+ENDED = frozenset({"done", "failed", "cancelled"})
+RECONNECT_S = 0.5
+
+
+def wait(session: Session, accepted: Reply) -> tuple[Reply, OperationView]:
+    """Follow an accepted operation to its end.
+
+    Raises:
+        MtpdError: It failed or was cancelled.
+        click.exceptions.Exit: Ctrl-C; the operation goes on.
+    """
+    operation = decode(OperationView, accepted.data)
+    states = follow(session.client, operation.id)
+    try:
+        if session.as_json:
+            final = _last(states)
+        elif session.err.is_terminal:
+            final = _bar(session, states, operation)
+        else:
+            final = _plain(session, states, operation)
+    except KeyboardInterrupt:
+        session.err.print(
+            f"\nThe operation goes on. 'mtpctl operations show {operation.id}' tells how far it "
+            f"is, 'mtpctl operations cancel {operation.id}' ends it."
+        )
+        raise click.exceptions.Exit(EXIT_FAILED) from None
+    reply, ended = final
+    if ended.state != "done":
+        if session.as_json:
+            click.echo(reply.text, nl=False)
+        raise _failure(ended)
+    return reply, ended
+
+
+def follow(client: Client, operation_id: str) -> Iterator[tuple[Reply, OperationView]]:
+    """Every state of an operation, the last one included; outlives a broken stream.
+
+    Raises:
+        UnreachableError: The daemon is gone.
+    """
+    while True:
+        in_touch = False
+        try:
+            with client.events(types="operation") as events:
+                # Asked after the stream is open, so that no change falls between the two.
+                reply = client.get(f"/operations/{segment(operation_id)}")
+                in_touch = True
+                yield reply, decode(OperationView, reply.data)
+                if _ended(reply.data):
+                    return
+                for event in events:
+                    change = _change(event, operation_id)
+                    if _ended(change):
+                        break  # the last state is asked for, so that its text is the API's
+                    if change is not None:
+                        yield reply, decode(OperationView, change)
+                else:
+                    time.sleep(RECONNECT_S)
+        except UnreachableError:
+            if not in_touch:
+                raise
+            time.sleep(RECONNECT_S)
+
+
+def _change(event: StreamEvent, operation_id: str) -> dict[str, Json] | None:
+    match event.data:
+        case {"event": {"operation": dict() as operation}} if operation.get("id") == operation_id:
+            return operation
+        case _:
+            return None
+
+
+def _ended(operation: Json) -> bool:
+    return isinstance(operation, dict) and operation.get("state") in ENDED
+
+
+def _last(states: Iterator[tuple[Reply, OperationView]]) -> tuple[Reply, OperationView]:
+    *_, last = states
+    return last
+
+
+def _plain(
+    session: Session, states: Iterator[tuple[Reply, OperationView]], operation: OperationView
+) -> tuple[Reply, OperationView]:
+    said = ""
+    while True:
+        text = f"{operation.state} {progress_text(operation)}"
+        if text != said:
+            session.err.print(text, soft_wrap=True)
+            said = text
+        reply, operation = next(states)
+        if operation.state in ENDED:
+            return reply, operation
+
+
+def _bar(
+    session: Session, states: Iterator[tuple[Reply, OperationView]], operation: OperationView
+) -> tuple[Reply, OperationView]:
+    columns = (
+        TextColumn("{task.fields[kind]}", markup=False),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=session.err, transient=True) as progress:
+        task = progress.add_task("", total=None, kind=operation.kind)
+        while True:
+            last = next(states)
+            now = last[1].progress
+            progress.update(task, completed=now.done, total=now.total, description=now.note)
+            if last[1].state in ENDED:
+                return last
+
+
+def _failure(operation: OperationView) -> MtpdError:
+    if operation.state == "cancelled":
+        return MtpdError(f"The operation {operation.id} was cancelled.")
+    error = operation.error or {}
+    hint = error.get("hint")
+    return MtpdError(
+        str(error.get("detail") or f"The operation {operation.id} failed."),
+        hint=None if hint is None else str(hint),
+    )

@@ -1,0 +1,170 @@
+"""The tables, apart from any daemon."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from mtpd.cli import lists, render
+from mtpd.cli.cells import ALPHA, NONE, clock_text, duration, size
+from mtpd.cli.mtpctl import cli
+from mtpd.views import EvidenceView, FailureView
+from tests.fakes import views
+from tests.unit.cli.support import check_golden
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from mtpd.views import DepthRowView
+
+
+def drawn(what: RenderableType, *, width: int = 80) -> str:
+    # A console that would take markup, as another program's may.
+    console = Console(file=io.StringIO(), width=width)
+    console.print(what)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+
+def bare_row(depth: int = 0, **changes: object) -> DepthRowView:
+    row = dataclasses.replace(
+        views.depth_row(2),
+        arm=views.arm(depth=depth),
+        workloads={"short": 30.0},
+        acceptance=(),
+        tokens_per_step=None,
+        note="",
+    )
+    return dataclasses.replace(row, **changes)  # type: ignore[arg-type]  # test table
+
+
+def test_a_small_depth_table_is_as_agreed() -> None:
+    rows = (
+        bare_row(0, workloads={"short": 39.4, "prose": 40.1}, decode_tps=39.7, residency="host"),
+        bare_row(
+            1,
+            workloads={"short": 31.2},
+            decode_tps=None,
+            tokens_per_step=1.9,
+            acceptance=views.acceptance(0.904),
+            residency="host",
+            note="slower than depth 0 by 21 %",
+        ),
+    )
+    check_golden("depth_small", drawn(render.depth_table(rows, chosen=rows[0].arm, title="tiny")))
+
+
+def test_an_unknown_number_is_a_dash_and_never_a_zero() -> None:
+    text = drawn(render.depth_table([bare_row(decode_tps=None, workloads={"short": 1.0})]))
+    assert " 0.0" not in text
+    assert text.count(NONE) == 2
+
+
+def test_what_makes_a_row_doubtful_is_said() -> None:
+    row = bare_row(same_text=False, repetitions=10, excluded=2, outliers=1)
+    text = drawn(render.depth_table([row]))
+    assert "other text; 2 of 12 excluded; 1 slow outlier" in text
+    assert "other text" not in drawn(render.depth_table([bare_row(same_text=None)]))
+
+
+def test_text_from_outside_is_not_markup() -> None:
+    row = bare_row(note="[red]x[/red] [/nope]")
+    assert "[red]x[/red] [/nope]" in drawn(render.depth_table([row]))
+    engine = dataclasses.replace(
+        views.engine(),
+        residency=dataclasses.replace(
+            views.residency(), evidence=(EvidenceView(line="[/bold] x", says="[bold]"),)
+        ),
+        failure=FailureView(
+            failure="oom_vram", reason="[no]", hint="use [less]", exit_code=1, retry_in_s=8.0
+        ),
+    )
+    text = drawn(render.status_panel(dataclasses.replace(views.status(), engines=(engine,))))
+    assert "[bold]: [/bold] x" in text
+    assert "oom_vram: [no] (next try in 8 s)" in text
+    assert "use [less]" in text
+
+
+@given(
+    st.lists(
+        st.builds(
+            bare_row,
+            st.integers(min_value=0, max_value=5),
+            workloads=st.dictionaries(
+                st.sampled_from(views.WORKLOADS), st.floats(0, 999), min_size=1
+            ),
+            acceptance=st.lists(st.floats(0, 1), max_size=5).map(lambda a: views.acceptance(*a)),
+            decode_tps=st.none() | st.floats(0, 999),
+            residency=st.sampled_from(["resident", "evicted", "unknown"]),
+            note=st.sampled_from(["", "chosen", "layer 0 runs on the CPU", "x" * 70]),
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_every_depth_table_keeps_its_numbers_within_80_columns(rows: list[DepthRowView]) -> None:
+    text = drawn(render.depth_table(rows))
+    assert max(map(len, text.splitlines())) <= 80
+    for row in rows:
+        assert all(f"{speed:.1f}" in text for speed in row.workloads.values())
+
+
+def test_acceptance_is_shown_with_interval_and_counts() -> None:
+    text = drawn(render.alpha_table(views.depth_rows()[:1]))
+    assert f"{ALPHA}2       88.5%  86.5% to 90.5%           850 / 961" in text
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["event", "at", "decision", "operation", "measurement", "arm"]),
+                inner,
+                max_size=3,
+            )
+        ),
+        max_leaves=10,
+    )
+)
+def test_any_event_has_a_line(data: object) -> None:
+    assert lists.event_line("x.y", data).count("x.y") >= 1  # type: ignore[arg-type]  # any JSON
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (7200, "2 h"),
+     (90061, "1 d 1 h")],
+)  # fmt: skip
+def test_durations_have_two_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_sizes_and_times_are_short() -> None:
+    assert (size(None), size(4144608), size(15 * 2**30)) == (NONE, "4.0 MiB", "15.00 GiB")
+    assert clock_text("2026-11-29T22:44:27.123Z") == "11-29 22:44:27"
+    assert clock_text("never") == "never"
+
+
+def test_every_command_is_documented() -> None:
+    docs = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
+    for name, command in cli.commands.items():
+        assert f"`{name}" in docs
+        own = [
+            parameter
+            for parameter in command.params
+            if isinstance(parameter, click.Option)
+            and parameter.name not in {"as_json", "url", "socket_path", "detach"}
+        ]
+        missing = [p.name for p in own if not any(f"{o}" in docs for o in p.opts)]
+        assert not missing, name
