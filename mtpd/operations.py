@@ -327,8 +327,8 @@ class Operations:
                 json.dumps(result, allow_nan=False)
                 return "done", result
         except Exception as error:
-            # The fourth place that catches everything, beside the request middleware, the
-            # bus boundary and main: a defect in one operation ends it, not the daemon.
+            # The fourth place that catches everything: a defect in one operation ends it,
+            # not the daemon.
             problem = _expected(error)
             if problem is None:
                 log.exception("operation.crashed", operation=live.view.id, kind=live.view.kind)
@@ -390,11 +390,7 @@ def _stopping() -> ConflictError:
 
 
 def _expected(error: BaseException) -> MtpdError | None:
-    """The error to show; None for one that nobody foresaw.
-
-    A task group wraps what its tasks raise; a group of nothing but our errors is shown
-    as its first.
-    """
+    """The error to show, for a task group's of nothing but ours the first; None for a defect."""
     if isinstance(error, BaseExceptionGroup):
         leaves = [_expected(inner) for inner in error.exceptions]
         return leaves[0] if all(leaf is not None for leaf in leaves) else None
