@@ -259,11 +259,9 @@ def compare_quality(a: Quality, b: Quality, *, rho: float = 0.0) -> PplCompariso
 
     Without errors nothing is significant: the verdict is a tie.
     """
-    match comparable(a.run, b.run):
-        case Incomparable() as refused:
-            return refused
-        case Comparable():
-            pass
+    trapped = comparable(a.run, b.run)
+    if isinstance(trapped, Incomparable):
+        return trapped
     if a.chunk_nll and b.chunk_nll and len(a.chunk_nll) == len(b.chunk_nll) > 1:
         test = paired_t(a.chunk_nll, b.chunk_nll)
         verdict = _verdict(test.mean, significant=test.p < _P_95)

@@ -218,20 +218,18 @@ def _incomparable(
 def _apply(
     able: Sequence[Candidate], objective: Objective, incumbent: Arm | None, rho: float
 ) -> _Outcome:
-    measured = [
-        (row.quality.value, depth_order(row.arm), row) for row in able if row.quality is not None
-    ]
     if objective is Objective.SPEED:
         return _fastest(able, "R4 speed", f"of {len(able)}", incumbent)
+    measured = [(row, row.quality) for row in able if row.quality is not None]
     if not measured:
         return _fastest(able, "R2 balanced", "although no perplexity is measured", incumbent)
-    value, _, best = min(measured, key=lambda one: one[:2])
-    good = [row for row in able if not _worse(row, best, rho)]
+    best, lowest = min(measured, key=lambda one: (one[1].value, depth_order(one[0].arm)))
+    good = [row for row, quality in measured if not _worse(quality, lowest, rho)]
     if objective is Objective.QUALITY:
         return _best_quality(best, good, incumbent)
     among = (
         f"of the {len(good)} whose perplexity is not significantly worse than the best "
-        f"({value:g} of {best.name})"
+        f"({lowest.value:g} of {best.name})"
     )
     return _fastest(good, "R2 balanced", among, incumbent)
 
@@ -284,11 +282,9 @@ def _is(row: Candidate, incumbent: Arm | None) -> bool:
     return incumbent is not None and row.arm.profile == incumbent.profile
 
 
-def _worse(row: Candidate, best: Candidate, rho: float) -> bool:
-    """Whether the perplexity is significantly worse than the best."""
-    if row.quality is None or best.quality is None:
-        return False
-    verdict = compare_quality(best.quality, row.quality, rho=rho)
+def _worse(quality: Quality, lowest: Quality, rho: float) -> bool:
+    """Whether a perplexity is significantly worse than the lowest."""
+    verdict = compare_quality(lowest, quality, rho=rho)
     return isinstance(verdict, PplComparison) and verdict.verdict is Perplexity.WORSE
 
 

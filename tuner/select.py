@@ -209,7 +209,7 @@ def _economics(chosen: ArmSummary, rivals: Sequence[_Rival], cost: CostFit | Unk
     if row.expected is not None:
         parts.append(f"{_alphas(row)} {row.expected:.2f} tokens per step")
     text = f": {', '.join(parts)}" if parts else ""
-    if chosen.arm.depth:
+    if chosen.arm.depth or any(isinstance(r.verdict, Incomparable) for r in rivals):
         return text
     pays = all(_beaten(r) for r in rivals)
     return f"{text} - speculation {'does not pay' if pays else 'earns nothing measurable'} here"
@@ -228,19 +228,14 @@ def _beaten(rival: _Rival) -> bool:
 
 
 def _named(rival: _Rival) -> str:
-    match rival.verdict:
-        case SpeedComparison(ratio=ratio):
-            return f"depth {rival.row.arm.depth} ({ratio:.2f}x)"
-        case Incomparable(trap=trap):
-            return f"depth {rival.row.arm.depth} (other {trap.value})"
+    verdict = rival.verdict
+    if isinstance(verdict, Incomparable):
+        return f"depth {rival.row.arm.depth} (other {verdict.trap.value})"
+    return f"depth {rival.row.arm.depth} ({verdict.ratio:.2f}x)"
 
 
 def _refusals(refused: Mapping[Arm, str]) -> list[str]:
-    """One clause per reason, with the depths that share it."""
-    depths: dict[str, list[int]] = {}
-    for arm, why in refused.items():
-        depths.setdefault(why, []).append(arm.depth)
-    return [f"depth {_list([str(d) for d in ds])} {why}" for why, ds in depths.items()]
+    return [f"depth {arm.depth} {why}" for arm, why in refused.items()]
 
 
 def _tps(row: ArmSummary) -> str:
@@ -260,7 +255,7 @@ def _evidence(row: ArmSummary, refused: str | None) -> str:
             for i, a in enumerate(row.alphas, start=1)
         ]
     if row.outliers:
-        parts.append(f"{row.outliers} outliers kept")
+        parts.append(f"{row.outliers} outlier{'' if row.outliers == 1 else 's'} kept")
     parts += [f"{x.count} left out: {x.reason}" for x in row.excluded]
     return f"{row.arm}: {', '.join(parts)}"
 

@@ -204,14 +204,11 @@ def step_ratio(cost: CostFit | RowCost, base: int, depth: int, *, nearest: int) 
     """
     ratio = (1 + cost.c * depth) / (1 + cost.c * base)
     irregular = _STEP_SD + _IRREGULAR * abs(cost.c) * nearest / (1 + cost.c * depth)
-    match cost:
-        case CostFit():
-            return StepRatio(ratio=ratio, sd_log=irregular)
-        case RowCost():
-            dearer = cost.c + cost.sd
-            moved = (1 + dearer * depth) / (1 + dearer * base)
-            drift = abs(math.log(moved / ratio))
-            return StepRatio(ratio=ratio, sd_log=math.hypot(irregular, drift))
+    if isinstance(cost, CostFit):
+        return StepRatio(ratio=ratio, sd_log=irregular)
+    dearer = cost.c + cost.sd
+    moved = (1 + dearer * depth) / (1 + dearer * base)
+    return StepRatio(ratio=ratio, sd_log=math.hypot(irregular, math.log(moved / ratio)))
 
 
 def predict_depth(points: Sequence[WorkloadPoint], depth: int, step: StepRatio) -> DepthForecast:

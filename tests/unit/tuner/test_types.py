@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.tuner.machine import Machine, arm
+from tuner.types import (
+    Arm,
+    Drafter,
+    Evicted,
+    Host,
+    Interval,
+    Resident,
+    Spilled,
+    Unknown,
+    depth_order,
+    passes,
+)
+
+
+def test_an_arm_with_a_depth_needs_a_drafter_and_the_other_way_round() -> None:
+    with pytest.raises(ValueError, match="contradict"):
+        Arm(profile="m", depth=2)
+    with pytest.raises(ValueError, match="contradict"):
+        Arm(profile="m", drafter=Drafter.MTP)
+    with pytest.raises(ValueError, match=">= 0"):
+        Arm(profile="m", drafter=Drafter.MTP, depth=-1)
+    with pytest.raises(ValueError, match="p_min"):
+        Arm(profile="m", drafter=Drafter.MTP, depth=1, p_min=1.0)
+
+
+def test_depth_0_comes_first_within_a_profile() -> None:
+    deep, shallow = arm(2), arm(0)
+    assert sorted([deep, shallow], key=depth_order) == [shallow, deep]
+    assert str(deep) == "m@2"
+
+
+def test_only_resident_and_host_pass() -> None:
+    assert [passes(r) for r in (Resident(), Host())] == [True, True]
+    failing = (Evicted(layers=1), Spilled(None), Unknown("no log"))
+    assert [passes(r) for r in failing] == [False, False, False]
+
+
+def test_intervals_that_touch_overlap() -> None:
+    low, high = Interval(low=0.1, mid=0.2, high=0.3), Interval(low=0.3, mid=0.4, high=0.5)
+    apart = Interval(low=0.31, mid=0.4, high=0.5)
+    assert low.overlaps(high)
+    assert not low.overlaps(apart)
+    assert not apart.overlaps(low)
+
+
+def test_the_speed_leaves_the_first_token_out_as_the_engine_does() -> None:
+    one = Machine().run(arm(0))[0]
+    assert one.decode_tps == pytest.approx(200 / one.decode_s)
