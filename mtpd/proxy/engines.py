@@ -195,8 +195,8 @@ class Engines(Generic[C]):
         self._on_change(device)
 
     async def _actor(self, key: EngineKey) -> Actor:
+        await self._began.wait()
         if key not in self._actors:
-            await self._began.wait()
             assert self._tasks is not None  # noqa: S101 - set before the event
             actor = self._actors[key] = self._make_actor(key)
             self._tasks.start_soon(actor.run)

@@ -9,7 +9,7 @@ from mtpd.errors import EngineError
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
-    from mtpd.proxy.engines import Engines, Running
+    from mtpd.proxy.engines import Running
     from mtpd.proxy.lane import Lane
     from mtpd.views import EngineView
     from tuner.types import Arm
@@ -28,6 +28,13 @@ class Attempt(Protocol[C]):
         """See ``Switchboard``."""
 
 
+class Halt(Protocol):
+    """Stops what runs on a lane."""
+
+    async def __call__(self, lane: Lane, reason: str) -> None:
+        """See ``Switchboard``."""
+
+
 class Lanes(Protocol):
     """Finds the lane of a profile."""
 
@@ -42,13 +49,13 @@ class Hold(Generic[C]):
         self,
         *,
         lanes: Lanes,
-        engines: Engines[C],
         attempt: Attempt[C],
+        halt: Halt,
         stack: AsyncExitStack,
         reason: str,
         drain_timeout_s: float,
     ) -> None:
-        self._lanes, self._engines, self._attempt = lanes, engines, attempt
+        self._lanes, self._attempt, self._halt = lanes, attempt, halt
         self._stack, self._reason, self._drain_timeout_s = stack, reason, drain_timeout_s
         self._held: set[Lane] = set()
         self._running: Running[C] | None = None
@@ -78,15 +85,19 @@ class Hold(Generic[C]):
         try:
             self._running = await self._attempt(lane, arm, self._reason, fresh=not mine)
         except EngineError:
-            await self._engines.stop(lane.device, f"{arm} did not become ready")
+            await self._halt(lane, f"{arm} did not become ready")
             raise
         return self._running.actor.view()
 
     async def stop(self) -> None:
-        """Stop what runs on the held devices; nothing serves until somebody asks again."""
+        """Stop what runs on the held devices; requests bring it back after the hold.
+
+        Raises:
+            EngineError: The kernel does not let go of the process.
+        """
         self._running = None
         for lane in self._held:
-            await self._engines.stop(lane.device, self._reason)
+            await self._halt(lane, self._reason)
 
     @property
     def running(self) -> Running[C]:

@@ -228,9 +228,7 @@ class Switchboard(Generic[C]):
             if profile is not None and (running is None or running.profile != profile):
                 continue
             async with lane.exclusive(reason, force=force, timeout_s=drain_timeout_s):
-                self._last_arm.pop(lane.device, None)
-                lane.post(Stopped())
-                await self._engines.stop(lane.device, reason)
+                await self._halt(lane, reason)
 
     @asynccontextmanager
     async def hold(
@@ -244,8 +242,8 @@ class Switchboard(Generic[C]):
         async with AsyncExitStack() as stack:
             hold = Hold(
                 lanes=self._lane,
-                engines=self._engines,
                 attempt=self._attempt,
+                halt=self._halt,
                 stack=stack,
                 reason=reason,
                 drain_timeout_s=drain_timeout_s,
@@ -316,6 +314,12 @@ class Switchboard(Generic[C]):
         self._serve(lane, running)
         return running
 
+    async def _halt(self, lane: Lane, reason: str) -> None:
+        """Stop what runs on a lane that is held; nothing is brought back by itself."""
+        self._last_arm.pop(lane.device, None)
+        lane.post(Stopped())
+        await self._engines.stop(lane.device, reason)
+
     def _serve(self, lane: Lane, running: Running[C]) -> None:
         self._last_arm[lane.device] = running.plan.arm
         lane.post(Ready(running.profile, max(1, self._slots_for(running.profile))))
@@ -328,9 +332,13 @@ class Switchboard(Generic[C]):
             await self._engines.adopt(key)
             lane.post(Lost())
             return
-        back = None if before == arm and self._engines.ready(lane.device) is None else before
-        if back is None or back.profile != arm.profile:
-            self._give_up(lane, arm.profile, error, back)
+        if (present := self._engines.ready(lane.device)) is not None:
+            # The arm could not even be planned: what served still does.
+            self._give_up(lane, arm, error, present.plan.arm)
+            self._serve(lane, present)
+            return
+        back = None if before == arm else before
+        self._give_up(lane, arm, error, back)
         if back is None:
             with suppress(MtpdError):  # a wedged process is reported by its own view
                 await self._engines.stop(lane.device, "it did not become ready")
@@ -339,14 +347,17 @@ class Switchboard(Generic[C]):
         try:
             await self._attempt(lane, back, f"{arm} did not become ready")
         except MtpdError as second:
-            self._give_up(lane, back.profile, second, None)
+            self._give_up(lane, back, second, None)
 
-    def _give_up(self, lane: Lane, profile: str, error: MtpdError, back: Arm | None) -> None:
+    def _give_up(self, lane: Lane, arm: Arm, error: MtpdError, back: Arm | None) -> None:
+        """Turn away those who wait for an arm, unless its profile is coming back."""
         if back is None:
             self._last_arm.pop(lane.device, None)
+        elif back.profile == arm.profile:
+            return
         lane.post(
             Failed(
-                profile=profile,
+                profile=arm.profile,
                 why=str(error),
                 now=self._clock.now(),
                 retry_after_s=RETRY_S,
@@ -371,4 +382,4 @@ class Switchboard(Generic[C]):
             # llama-server does not end before its connections are closed.
             lane.cut()
         elif view.state in {"failed", "wedged"} and isinstance(lane.state.engine, Recovering):
-            self._give_up(lane, running.profile, failure_of(view), None)
+            self._give_up(lane, running.plan.arm, failure_of(view), None)

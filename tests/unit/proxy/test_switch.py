@@ -348,6 +348,43 @@ async def test_a_failed_start_in_a_hold_is_not_rolled_back_and_nothing_stays() -
             assert lease.arm == arm("a")
 
 
+async def test_a_hold_can_stop_its_engine_and_a_request_brings_it_back_afterwards() -> None:
+    async with bench() as made:
+        async with made.board.hold(reason="measuring") as hold:
+            await hold.start(arm("a", 1))
+            await hold.stop()
+            assert made.serving() == []
+            with pytest.raises(EngineError):
+                hold.client()
+        async with made.board.lease("a", request_id="1") as lease:
+            assert lease.arm == arm("a")
+
+
+async def test_a_depth_that_cannot_be_planned_keeps_the_present_one_and_its_waiters() -> None:
+    async with bench() as made:
+        await made.board.switch(arm("a"), reason="first")
+        made.unplannable["a"] = BinaryError("the binary is gone")
+        with pytest.raises(BinaryError):
+            await made.board.switch(arm("a", 4), reason="deeper")
+        async with made.board.lease("a", request_id="1") as lease:
+            assert (lease.arm, lease.engine_id) == (arm("a"), "a#1")
+
+
+async def test_when_the_roll_back_fails_as_well_everybody_is_told_why() -> None:
+    async with bench() as made:
+        await made.board.switch(arm("a"), reason="first")
+        made.actor("a").script.append(Fails(reason="the device is lost"))
+        made.actor("b").script.append(Fails())
+        with pytest.raises(EngineError, match="truncated"):
+            await made.board.switch(arm("b"), reason="second")
+        with pytest.raises(RejectedError, match="the device is lost"):
+            async with made.board.lease("a", request_id="1"):
+                pass
+        with pytest.raises(RejectedError, match="truncated"):
+            async with made.board.lease("b", request_id="2"):
+                pass
+
+
 async def test_an_engine_that_cannot_be_stopped_keeps_another_from_starting() -> None:
     async with bench() as made:
         await made.board.switch(arm("a"), reason="first")
