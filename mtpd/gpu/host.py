@@ -1,0 +1,65 @@
+"""The machine itself: where engines run that have no device, and what memory it has.
+
+Covers memory of the machine and of a process. Not the limits of control groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import psutil
+
+from mtpd.gpu.base import Device, GpuReading, absent_everywhere
+from mtpd.types import Absent, NotApplicable, Value
+from mtpd.units import DeviceKey
+
+__all__ = ["HOST", "HostMemory", "HostProvider"]
+
+NAME: Final = "host"
+HOST: Final = DeviceKey("host")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostMemory:
+    """Memory of the machine, bytes."""
+
+    total_bytes: int
+    available_bytes: int
+
+
+class HostProvider:
+    """The device that is always there; it has no VRAM, and nothing of it is gated."""
+
+    name = NAME
+
+    def devices(self) -> tuple[Device, ...]:
+        """The host."""
+        return (Device(key=HOST, vendor="cpu"),)
+
+    def read(self, key: DeviceKey) -> GpuReading:
+        """No field applies: a CPU has no device memory, no edge and no cap of ours."""
+        if key != HOST:
+            return absent_everywhere(f"the device {key} is gone")
+        none = NotApplicable("there is no GPU")
+        return GpuReading(
+            vram_total_bytes=none,
+            vram_used_bytes=none,
+            gtt_used_bytes=none,
+            edge_c=none,
+            junction_c=none,
+            power_w=none,
+            power_cap_w=none,
+        )
+
+    def memory(self) -> HostMemory:
+        """Memory of the machine now."""
+        memory = psutil.virtual_memory()
+        return HostMemory(total_bytes=memory.total, available_bytes=memory.available)
+
+    def resident_bytes(self, pid: int) -> Value[int] | Absent:
+        """Resident memory of a process, its mapped model file included."""
+        try:
+            return Value(psutil.Process(pid).memory_info().rss, NAME)
+        except psutil.Error as error:
+            return Absent(f"process {pid}: {type(error).__name__}")
