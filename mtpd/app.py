@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 import anyio
 import structlog
 from aiohttp import web
+from anyio import to_thread
 
 from mtpd import __version__
+from mtpd import metrics as prometheus
 from mtpd.api import problem, routes
 from mtpd.api.auth import Policy
 from mtpd.bus import Bus
@@ -42,7 +44,9 @@ from mtpd.engine.client import EngineClient
 from mtpd.engine.launch import LaunchPlanner
 from mtpd.events import DaemonStarted, DaemonStopping
 from mtpd.faults import Faults, NoFaults
+from mtpd.gpu.detect import detect
 from mtpd.listen import bind_tcp, bind_unix, free_port, serving
+from mtpd.metrics import Metrics
 from mtpd.operations import Operations
 from mtpd.proxy import forward
 from mtpd.proxy.switch import Switchboard
@@ -55,7 +59,8 @@ from mtpd.supervise import lock, orphans
 from mtpd.supervise.probe import EngineProbe
 from mtpd.supervise.runner import EngineActor
 from mtpd.supervise.spawn import ShimSpawner
-from mtpd.units import DeviceKey, EngineId
+from mtpd.types import Value
+from mtpd.units import EngineId
 from mtpd.views import encode
 
 if TYPE_CHECKING:
@@ -65,8 +70,10 @@ if TYPE_CHECKING:
     from mtpd.config.model import Config
     from mtpd.errors import MtpdError
     from mtpd.events import Event
+    from mtpd.gpu.base import GpuProvider
     from mtpd.types import EngineBinary, EngineKey
-    from mtpd.views import Json
+    from mtpd.units import DeviceKey
+    from mtpd.views import Json, StatusView
 
 __all__ = ["Daemon", "daemon", "serve", "until_told_to_stop"]
 
@@ -136,7 +143,16 @@ async def daemon(
         )
         bus = Bus(boot=uuid.uuid4().hex[:12], clock=clock)
         stack.callback(bus.close)
-        house = House(config, directories, engine, store, bus, clock=clock, faults=faults)
+        house = House(
+            config,
+            directories,
+            engine,
+            store,
+            bus,
+            card=await _card(),
+            clock=clock,
+            faults=faults,
+        )
         await house.recover()
         url = _url(*tcp.getsockname()[:2])
         control = house.control(
@@ -195,13 +211,14 @@ class House:
         store: Database,
         bus: Bus,
         *,
+        card: Card,
         clock: Clock,
         faults: Faults,
     ) -> None:
         self._config, self._bus, self._clock, self._faults = config, bus, clock, faults
         self._boot_id = BOOT_ID.read_text().strip()
         self._log_dir = directories.state / "logs"
-        device = DeviceKey("host")
+        self._status: StatusView | None = None
         self.measurements = Measurements(db=store, clock=clock)
         self.journal = Journal(db=store, clock=clock, faults=faults)
         self._ledger = Ledger(db=store, clock=clock, boot_id=self._boot_id, faults=faults)
@@ -209,16 +226,19 @@ class House:
             rows=OperationRows(db=store), bus=bus, clock=clock, describe=_describe
         )
         self.choices = Choices(config=config)
-        self.gates = Gates()
+        self.gates = Gates(
+            provider=card.provider, device=card.key, hardware=config.hardware, clock=clock
+        )
+        self.metrics = Metrics(snapshot=lambda: self._status, dropped_readers=lambda: bus.dropped)
         self.planner = LaunchPlanner(
             config=config,
             binary=engine,
-            device=device,
-            device_present=False,
+            device=card.key,
+            device_present=card.is_gpu,
             sockets=directories.runtime,
             home=directories.cache,
             driver=None,
-            power_cap_w=None,
+            power_cap_w=card.power_cap_w,
             new_token=lambda: secrets.token_hex(16),
             free_port=free_port,
         )
@@ -227,7 +247,7 @@ class House:
             make_actor=self._actor,
             plan_for=self.planner.plan,
             arm_for=self.choices.arm_for,
-            device_for=lambda _profile: device,
+            device_for=lambda _profile: card.key,
             slots_for=lambda profile: config.profiles[profile].slots,
             connect=EngineClient,
             limits=config.server,
@@ -278,12 +298,20 @@ class House:
             tuning=self.tuning,
             planner=self.planner,
             gates=self.gates.views,
+            on_switched=self.metrics.switched,
         )
 
     def web(self, control: Control) -> web.Application:
         """Control plane and data plane in one application."""
+
+        async def scrape(_request: web.Request) -> web.Response:
+            self._status = await control.status()
+            return web.Response(
+                body=self.metrics.text(), headers={"Content-Type": prometheus.CONTENT_TYPE}
+            )
+
         app = web.Application()
-        routes.mount(app, control, auth=Policy(daemon_uid=os.getuid()))
+        routes.mount(app, control, auth=Policy(daemon_uid=os.getuid()), metrics=scrape)
         forward.mount(
             app,
             board=self.switchboard,
@@ -310,11 +338,46 @@ class House:
         )
 
     def _publish(self, event: Event) -> None:
+        self.metrics.observe(event)
         self._bus.publish(event)
 
     def _fingerprint_fields(self, profile: str) -> dict[str, Json]:
         fields = self.planner.fingerprint(self._config.profiles[profile]).describe()
         return {name: encode(value) for name, value in fields.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """The device that engines run on.
+
+    Attributes:
+        key: Its PCI address, or "host".
+        is_gpu: Whether layers can go to it.
+        power_cap_w: Cap in force at the start, or None where none is known.
+        provider: Reads it.
+    """
+
+    key: DeviceKey
+    is_gpu: bool
+    power_cap_w: float | None
+    provider: GpuProvider
+
+
+async def _card() -> Card:
+    """The first GPU, else the host; drivers may block, so not on the loop."""
+    found = await to_thread.run_sync(detect)
+    first = found.devices[0]
+    reading = await to_thread.run_sync(found.provider.read, first.key)
+    cap = reading.power_cap_w
+    for refusal in found.refused:
+        log.info("gpu.source_refused", source=refusal.provider, reason=refusal.reason)
+    log.info("gpu.found", device=first.key, name=first.name, source=found.provider.name)
+    return Card(
+        key=first.key,
+        is_gpu=found.has_gpu,
+        power_cap_w=cap.value if isinstance(cap, Value) else None,
+        provider=found.provider,
+    )
 
 
 def _describe(error: MtpdError | None) -> dict[str, Json]:

@@ -35,3 +35,7 @@ for command in (serve, demo, check, config, plan):
 def main() -> None:
     """Run the command line and leave with its exit code."""
     sys.exit(exit_code_of(cli))
+
+
+if __name__ == "__main__":
+    main()

@@ -23,7 +23,7 @@ from tuner.summary import summarise
 from tuner.types import Act, Decision
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from mtpd.bus import Bus, SubscriberDropped
     from mtpd.clock import Clock
@@ -86,7 +86,8 @@ class Control:
         choices: Choices,
         tuning: Tuning,
         planner: LaunchPlanner,
-        gates: Callable[[], tuple[GateView, ...]],
+        gates: Callable[[], Awaitable[tuple[GateView, ...]]],
+        on_switched: Callable[[str, float], None],
     ) -> None:
         self._facts = facts
         self._config = config
@@ -102,6 +103,7 @@ class Control:
         self._tuning = tuning
         self._planner = planner
         self._gates = gates
+        self._on_switched = on_switched
 
     # What is ------------------------------------------------------------------------
 
@@ -121,7 +123,7 @@ class Control:
             hardware=self._config.budget.hardware,
             engines=self._switchboard.engines(),
             queue=self._switchboard.queue(),
-            gates=self._gates(),
+            gates=await self._gates(),
             choices=self._choices.views(),
             last_decision=latest[0] if latest else None,
             operation=self._operations.current,
@@ -329,11 +331,14 @@ class Control:
             operation_id=progress.operation_id,
             inputs={"force": force, "pin": pin},
         )
+        began = self._clock.now()
         try:
             view = await self._switchboard.switch(arm, reason=reason, force=force)
         except MtpdError as error:
+            self._on_switched("failed", self._clock.now() - began)
             await self._journal.outcome(decision.id, f"failed: {error}")
             raise
+        self._on_switched("done", self._clock.now() - began)
         if pin:
             self._choices.pin(arm, reason=reason, decision_id=decision.id)
         await self._journal.outcome(decision.id, f"{view.state}, {view.residency.state}")

@@ -1,0 +1,109 @@
+"""A whole daemon in a test: real sockets, a real database, a real or scripted engine."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aiohttp
+import anyio
+
+from mtpd.app import Daemon, daemon
+from mtpd.config.data import bundled_model
+from mtpd.config.directories import Directories
+from mtpd.config.load import load
+from tests.fakes.binary import fake_binary
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mtpd.views import Json, OperationView
+    from tests.fakes.script import Script
+
+__all__ = ["Home", "daemon_at", "home", "run_operation", "write_config"]
+
+CONFIG = """
+[server]
+listen = "127.0.0.1:0"
+[engine]
+binary = "{binary}"
+threads = 1
+[models.alpha]
+model = "{model}"
+aliases = ["first"]
+context = 2048
+{alpha}
+[models.alpha.drafter]
+kind = "mtp"
+max_depth = 3
+[models.beta]
+model = "{model}"
+context = 2048
+[models.beta.drafter]
+kind = "mtp"
+max_depth = 3
+[pools.both]
+members = ["alpha", "beta"]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where one daemon lives; survives it, so that the next one finds what it left."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        return self.root / "mtpd.toml"
+
+    @property
+    def directories(self) -> Directories:
+        return Directories(
+            state=self.root / "state", runtime=self.root / "run", cache=self.root / "cache"
+        )
+
+
+@asynccontextmanager
+async def home(script: Script | None = None, *, alpha: str = "") -> AsyncIterator[Home]:
+    """A configuration with two models on a scripted engine; paths short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="mtpd-t-") as folder:
+        place = Home(Path(folder))
+        binary = fake_binary(place.root / "llama-server", script)
+        write_config(place, binary=str(binary), alpha=alpha)
+        yield place
+
+
+def write_config(place: Home, *, binary: str, model: Path | None = None, alpha: str = "") -> None:
+    """Write the configuration of ``home`` with another engine or model file."""
+    path = model or bundled_model("tiny-chained.gguf")
+    place.config.write_text(CONFIG.format(binary=binary, model=path, alpha=alpha))
+
+
+@asynccontextmanager
+async def daemon_at(place: Home) -> AsyncIterator[tuple[Daemon, aiohttp.ClientSession]]:
+    """Run the daemon and give a client of its data plane."""
+    config = load(place.config)
+    async with (
+        daemon(config, place.directories, path_env=os.environ["PATH"]) as running,
+        aiohttp.ClientSession(running.url) as client,
+    ):
+        yield running, client
+
+
+async def run_operation(running: Daemon, operation: OperationView) -> OperationView:
+    """Wait until an operation has ended."""
+    with anyio.fail_after(50):
+        ended = await running.operations.ended(operation.id)
+    assert ended is not None
+    return ended
+
+
+def number(value: Json) -> float:
+    """A JSON number; anything else fails the test."""
+    assert isinstance(value, int | float)
+    return value
