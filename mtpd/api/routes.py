@@ -265,6 +265,8 @@ def mount(
     """Add the control API, its error middleware and its authentication to ``app``.
 
     Both middlewares guard every route of ``app``, so call this before others add theirs.
+    The application must run with ``handler_cancellation=True``: that is what ends the
+    stream of a reader that left.
 
     Args:
         app: Not started yet.

@@ -81,17 +81,16 @@ async def stream(backend: Backend, request: web.Request, query: EventQuery) -> w
     async with backend.subscribe(place.after) as items:
         await response.prepare(request)
         out = _Stream(response, boot=boot, types=query.types)
-        async with response, anyio.create_task_group() as tasks:
-            tasks.start_soon(_end_with_connection, response, tasks.cancel_scope)
-            request.app[_OPEN].scopes.add(tasks.cancel_scope)
-            try:
-                await out.begin(head, place)
-                await out.relay(items, expected=place.after[1] + 1 if place.exact else None)
-            except (ConnectionResetError, TimeoutError) as error:
-                log.info("api.stream_reader_lost", reason=str(error) or type(error).__name__)
-            finally:
-                request.app[_OPEN].scopes.discard(tasks.cancel_scope)
-                tasks.cancel_scope.cancel()
+        with anyio.CancelScope() as scope:
+            async with response:
+                request.app[_OPEN].scopes.add(scope)
+                try:
+                    await out.begin(head, place)
+                    await out.relay(items, expected=place.after[1] + 1 if place.exact else None)
+                except (ConnectionResetError, TimeoutError) as error:
+                    log.info("api.stream_reader_lost", reason=str(error) or type(error).__name__)
+                finally:
+                    request.app[_OPEN].scopes.discard(scope)
     return response
 
 
@@ -185,12 +184,6 @@ class _Stream:
 
     async def _say(self, kind: str, data: dict[str, Json]) -> None:
         await self._response.send(json.dumps(data), event=kind)
-
-
-async def _end_with_connection(response: EventSourceResponse, scope: anyio.CancelScope) -> None:
-    """Without this, a reader that leaves while nothing happens would be kept for ever."""
-    await response.wait()
-    scope.cancel()
 
 
 async def _end_all(app: web.Application) -> None:

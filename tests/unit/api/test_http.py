@@ -377,13 +377,16 @@ async def test_a_known_error_keeps_its_sentence_and_hint(tmp_path: Path) -> None
         assert [entry["event"] for entry in logs] == ["api.request_failed"]
 
 
-async def test_an_error_after_the_first_byte_begins_no_second_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [StoreError, RuntimeError])
+async def test_an_error_after_the_first_byte_begins_no_second_answer(
+    kind: type[Exception], tmp_path: Path
+) -> None:
     async def broken(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"half")
         message = "lost"
-        raise StoreError(message)
+        raise kind(message)
 
     def add(app: web.Application) -> None:
         app.router.add_get("/v1/broken", broken)

@@ -62,7 +62,10 @@ def body_of(served: Served, path: str) -> str:
         ("operations_none", ["operations"]),
     ],
 )
-def test_what_is_shown_is_what_was_agreed(name: str, args: list[str], mtpctl: Mtpctl) -> None:
+def test_what_is_shown_is_what_was_agreed(
+    name: str, args: list[str], mtpctl: Mtpctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # only a terminal's width may count
     ran = mtpctl(*args)
     assert (ran.code, ran.err) == (0, "")
     assert "\x1b" not in ran.out, "colours are for terminals"

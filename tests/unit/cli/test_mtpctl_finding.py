@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,29 @@ def test_no_daemon_is_one_sentence_with_the_way_to_start_it(
     leftover.bind(str(tmp_path / "none.sock"))
     leftover.close()
     assert "Connection refused" in ctl("status").err
+
+
+def test_a_stream_that_breaks_ends_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: x\n")
+            reset = struct.pack("ii", 1, 0)  # close as a killed peer does
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    ran = Mtpctl(capsys, tmp_path).bare("--url", url, "events", "-n")
+    thread.join(10)
+    listener.close()
+    assert ran.code == 3
+    assert "Connection reset by peer" in ran.err
 
 
 @pytest.mark.parametrize(
