@@ -181,6 +181,7 @@ async def _in_thread(thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
 
 
 def _open(path: Path, clock: Clock) -> tuple[sqlite3.Connection, Path | None]:
+    migrate.require(sqlite3.sqlite_version_info)
     try:
         damage = _damage(path)
         quarantined = None

@@ -145,8 +145,8 @@ class Ledger:
         signal = -code if code is not None and code < 0 else None
         await self._update(
             engine_id,
-            "exit_code = iif(ended_at IS NULL, ?, exit_code),"
-            " signal = iif(ended_at IS NULL, ?, signal),"
+            "exit_code = CASE WHEN ended_at IS NULL THEN ? ELSE exit_code END,"
+            " signal = CASE WHEN ended_at IS NULL THEN ? ELSE signal END,"
             " ended_at = coalesce(ended_at, ?)",
             (exit_code, signal, rfc3339(self._clock.utc())),
         )

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
     from mtpd.clock import Clock
 
-__all__ = ["APPLICATION_ID", "MIGRATIONS", "Damaged", "Migration", "check", "migrate"]
+__all__ = ["APPLICATION_ID", "MIGRATIONS", "Damaged", "Migration", "check", "migrate", "require"]
 
 APPLICATION_ID = 0x6D747064
 """``PRAGMA application_id`` of our files: "mtpd" in ASCII."""
 
+_SQLITE_MIN = (3, 37, 0)
 _FULL_CHECK_BYTES = 64 * MIB
 
 _Schema = frozenset[tuple[str, str, str]]
@@ -58,6 +59,18 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(version=1, name="initial", sql=_resource("schema.sql")),
 )
 """Every version ever released, in order; a released one is never edited."""
+
+
+def require(version: tuple[int, ...]) -> None:
+    """Refuse an SQLite library without STRICT tables.
+
+    Raises:
+        StateError: The library is too old.
+    """
+    if version < _SQLITE_MIN:
+        have, want = (".".join(map(str, each)) for each in (version, _SQLITE_MIN))
+        msg = f"Python's SQLite library is version {have}; mtpd needs {want} or newer"
+        raise StateError(msg, hint="use a Python that brings a newer SQLite")
 
 
 def check(conn: sqlite3.Connection, *, migrations: tuple[Migration, ...] = MIGRATIONS) -> int:

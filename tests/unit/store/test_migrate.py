@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mtpd.errors import StateError
 from mtpd.store import migrate
 from mtpd.store.migrate import MIGRATIONS, Migration
 from tests.fakes.clock import FakeClock
@@ -25,6 +26,13 @@ BROKEN = Migration(
 
 def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None)
+
+
+def test_an_sqlite_without_strict_tables_is_refused_with_advice() -> None:
+    migrate.require((3, 37, 0))
+    with pytest.raises(StateError, match=r"version 3\.34\.1; mtpd needs 3\.37\.0") as caught:
+        migrate.require((3, 34, 1))
+    assert caught.value.hint is not None
 
 
 def test_versions_count_from_one_without_gaps() -> None:
