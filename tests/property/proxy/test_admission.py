@@ -214,4 +214,4 @@ class World(RuleBasedStateMachine):
 
 
 TestWorld: Any = World.TestCase
-TestWorld.settings = settings(max_examples=150, stateful_step_count=40)
+TestWorld.settings = settings(max_examples=100, stateful_step_count=35)

@@ -40,7 +40,11 @@ def test_the_chunking_makes_no_difference(stream: bytes, cuts: list[int]) -> Non
     for start, stop in pairwise(edges):
         cut.feed(stream[start:stop])
 
-    assert cut.summary() == whole.summary()
+    bytewise = Tap(sse=True)
+    for byte in stream:
+        bytewise.feed(bytes([byte]))
+
+    assert cut.summary() == whole.summary() == bytewise.summary()
     assert whole.summary().between_events
     assert whole.summary().complete == (b"[DONE]" in stream or b'"stop":true' in stream)
 

@@ -88,6 +88,13 @@ def test_one_more_than_the_limit_is_turned_away_and_told_when_to_come_back() -> 
     assert len(state.waiting) == 3
 
 
+def test_a_held_device_lets_nobody_past_a_full_queue() -> None:
+    state = play(replace(EMPTY, limit=0), Ready("a", 1), Hold("x"))[0]
+    state, effects = play(state, Arrive(1, "a", 0.0))
+    assert [type(e) for e in effects] == [Reject]
+    assert state.waiting == ()
+
+
 def test_a_waiter_whose_time_is_up_gets_503_and_the_others_stay() -> None:
     state, _ = play(EMPTY, Arrive(1, "a", 0.0), Arrive(2, "a", 5.0))
     assert next_deadline(state) == 120.0

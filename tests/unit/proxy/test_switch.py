@@ -348,6 +348,32 @@ async def test_a_failed_start_in_a_hold_is_not_rolled_back_and_nothing_stays() -
             assert lease.arm == arm("a")
 
 
+async def test_what_was_wanted_before_a_hold_is_not_started_after_it_for_nobody() -> None:
+    async with bench() as made, anyio.create_task_group() as tasks:
+        made.actor("b").script.append(Loads(gate := anyio.Event()))
+        for_b, for_c = Client(made, "b"), Client(made, "c")
+        tasks.start_soon(for_b.run)
+        await until(lambda: made.actor("b").view().state == "loading")
+        tasks.start_soon(for_c.run)
+        await until(lambda: made.board.queue().waiting == 2)
+
+        async def measure() -> None:
+            async with made.board.hold(reason="measuring") as hold:
+                for_c.scope.cancel()
+                await until(lambda: for_c.ended)
+                await hold.start(arm("d"))
+
+        tasks.start_soon(measure)
+        await anyio.wait_all_tasks_blocked()
+        for_b.scope.cancel()
+        await until(lambda: for_b.ended)
+        gate.set()
+        await until(lambda: made.serving() == ["d@0"])
+        await anyio.wait_all_tasks_blocked()
+        assert made.serving() == ["d@0"]
+        assert made.actor("c").view().starts == 0
+
+
 async def test_a_hold_can_stop_its_engine_and_a_request_brings_it_back_afterwards() -> None:
     async with bench() as made:
         async with made.board.hold(reason="measuring") as hold:
