@@ -198,8 +198,7 @@ class EvidenceCollector:
         return _unknown("the log ends before the model was loaded", pairs, "a promise of fit")
 
     def _host(self, loads: list[Load]) -> Verdict | None:
-        if self._used is not None or not loads or any(load.uses_device for load in loads):
-            return None
+        # A cache in host memory beside a device was found to be an eviction before this.
         evidence = tuple(e for load in loads for e in load.host_evidence())
         if not evidence:
             return None

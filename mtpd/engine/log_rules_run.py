@@ -204,7 +204,7 @@ _GPU = (
     ),
     rule(
         "eviceLost",
-        r"(?P<what>\S*(?:ErrorDeviceLost|DeviceLostError).*)",
+        r"(?P<what>(?:ErrorDeviceLost|DeviceLostError).*)",
         lambda m: DeviceLost(what=m["what"]),
     ),
     rule(

@@ -109,8 +109,8 @@ def _fit_layers(m: re.Match[str]) -> Fact:
 _MEMORY = (
     rule(
         "buffer size =",
-        r"^(?P<fn>\w+): +(?P<device>\S+) +(?:(?P<kind>\w+) )?"
-        rf" *buffer size = *(?P<mib>{NUMBER}) MiB",
+        r"^(?P<fn>\w+): +(?P<device>\S+) +(?:(?P<kind>\w+) +)?"
+        rf"buffer size = *(?P<mib>{NUMBER}) MiB",
         _buffer,
         family="buffer",
     ),
@@ -148,7 +148,8 @@ _MEMORY = (
     ),
     rule(
         "using device ",
-        r"^\w+: using device (?P<device>\S+) \((?P<text>.*?)\) .*- (?P<free>\d+) MiB free",
+        r"^\w+: using device (?P<device>\S+) \((?P<text>.+?)\)"
+        r"(?: \([^()]*\))? - (?P<free>\d+) MiB free",
         lambda m: UsingDevice(name=m["device"], description=m["text"], free_mib=int(m["free"])),
     ),
 )

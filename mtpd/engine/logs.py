@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_LINE", "fact", "plain"]
 
-MAX_LINE = 16 * 1024
-"""Longer lines (a logged prompt) are looked at only in their first quarter."""
+MAX_LINE = 4 * 1024
+"""Only so many characters of a line are looked at; longer ones quote prompts."""
 
-_KEPT = 4 * 1024
 _QUOTED = 200
 _HEAD = 40
 
@@ -90,7 +89,7 @@ def fact(line: str) -> Fact | None:
 def _split(line: str) -> tuple[str, bool]:
     """The message, and whether its level says that it tells of no failure."""
     if len(line) > MAX_LINE:
-        line = line[:_KEPT]
+        line = line[:MAX_LINE]
     if "\x1b" in line:
         line = _ANSI.sub("", line)
     match = _PREFIX(line)

@@ -154,6 +154,11 @@ def test_a_draft_model_in_host_memory_counts_as_evicted() -> None:
     assert verdict([*START[:-1], *draft, LOADED]).residency == Evicted(3)
 
 
+def test_a_draft_model_without_proof_leaves_the_whole_start_unknown() -> None:
+    draft = [WEIGHTS, "load_tensors: offloaded 5/5 layers to GPU", EMBEDDING, MODEL]
+    assert verdict([*START[:-1], *draft, LOADED]).label == "unknown"
+
+
 def test_trial_loads_of_fit_are_not_taken_for_the_load() -> None:
     start = START.index(WEIGHTS)
     lines = [*START[:start], *TRIAL, *TRIAL, *START[start:]]
@@ -265,6 +270,7 @@ def test_a_collector_does_not_grow_with_the_log() -> None:
     collector = EvidenceCollector()
     for line, found in recorded.pairs([*START[:-1], *[CPU_KV] * 10_000, *TRIAL * 500]):
         collector.add(line, found)
+    assert len(collector._loads) <= 2
     assert sum(len(load._buffers) for load in collector._loads) < 300
     assert len(collector.verdict().evidence) <= 6
 

@@ -124,6 +124,12 @@ def test_a_telling_line_decides_whatever_the_exit_code(
         assert says in found.sentence
 
 
+def test_running_out_of_memory_explains_the_errors_that_follow_it() -> None:
+    lines = ["ROCm error: unknown error", "cudaMalloc failed", "ErrorOutOfDeviceMemory"]
+    found = classify(exit_code=None, signal=6, ready_before=True, lines=lines)
+    assert found.failure is FailureClass.OOM_VRAM
+
+
 STATUSES: list[tuple[int | None, int | None, bool, FailureClass, str]] = [
     (132, None, False, FailureClass.CONFIG, "built for another CPU"),
     (-4, None, False, FailureClass.CONFIG, "built for another CPU"),
