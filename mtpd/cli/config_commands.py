@@ -204,8 +204,15 @@ class _Planned:
                 return f"http://{host}:{port} with a key that is new at each start"
 
     def shell(self) -> str:
-        """The command for a shell that inherits nothing."""
-        lines = ["env -i"]
+        """The command for a shell: its directories, then the engine, which inherits nothing."""
+        folders = [self.command.env["HOME"]]
+        before = []
+        if isinstance(self.endpoint, UnixEndpoint):
+            folders.append(str(Path(self.endpoint.path).parent))
+            # The engine leaves its socket behind and then cannot bind it again.
+            before = [shlex.join(["rm", "-f", self.endpoint.path])]
+        before = [shlex.join(["mkdir", "-p", "-m", "700", *folders]), *before]
+        lines = [" && ".join([*before, "env -i"])]
         lines += [f"{name}={shlex.quote(value)}" for name, value in self.command.env.items()]
         return " \\\n  ".join([*lines, shlex.join(self.command.argv)])
 
@@ -228,7 +235,7 @@ def _planned(loaded: Config, model: str, depth: int | None) -> _Planned:
     binary = _find(loaded)
     directories = Directories.resolve(os.environ)
     endpoint: Endpoint = (
-        UnixEndpoint(str(directories.runtime / f"{profile.name}.sock"))
+        UnixEndpoint(str(directories.runtime / f"plan-{profile.name}.sock"))
         if binary.unix_socket
         else TcpEndpoint("127.0.0.1", 8081, _KEY_PLACEHOLDER)
     )

@@ -64,7 +64,7 @@ class _Words:
         """Pass an option without which the arm would not be what it says."""
         name = self._known(spellings)
         if name is None:
-            message = f"{self.binary.label} does not know {spellings[-1]}."
+            message = f"{self.binary.label} does not know {max(spellings, key=len)}."
             raise BinaryError(message, hint=_HINT)
         self._add(name, value)
 

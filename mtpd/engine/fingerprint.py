@@ -53,7 +53,7 @@ class FileIdentity:
 
     def __str__(self) -> str:
         """One string for the digest and for sentences."""
-        return f"{self.size} bytes, header {self.header[:_SHORT]}, mtime {self.mtime_ns}"
+        return f"{self.size} bytes, header {self.header}, mtime {self.mtime_ns}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def fingerprint(
             "flags": list(flags),
             "kv_type": profile.kv_type,
             "model_file": str(model_file),
-            "power_cap_w": power_cap_w,
+            "power_cap_w": None if power_cap_w is None else float(power_cap_w),
             "slots": profile.slots,
             "threads": profile.threads if profile.threads is not None else threads,
         }
