@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["check", "config", "plan"]
 
 SYSTEM_ENGINE_CONFIG = Path("/etc/llama.cpp/config.ini")
-_DEVICE_NODES = ("kfd", "nvidiactl", "dri/renderD*")
+_DEVICE_NODES = ("kfd", "nvidiactl", "dri/render*")
 _KEY_PLACEHOLDER = "a-new-key-per-start"
 
 
