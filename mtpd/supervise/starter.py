@@ -75,7 +75,7 @@ class Starter:
                 output=life.output,
                 on_exit=lambda end: self._exited(life, end),
             )
-        except (OSError, MtpdError) as error:
+        except (OSError, ValueError, MtpdError) as error:
             now, jitter = self._clock.now(), self._rng()
             failed = SpawnFailed(start=life.start, now=now, jitter=jitter, cause=cause_of(error))
             self._post(failed)
@@ -124,10 +124,17 @@ def _unwanted() -> EngineError:
     )
 
 
-def cause_of(error: OSError | MtpdError) -> Cause:
+def cause_of(error: OSError | ValueError | MtpdError) -> Cause:
     """The failure that an exception means for the engine."""
-    if isinstance(error, EngineError):
-        failure = FailureClass(error.failure)
-        return Cause(failure=failure, reason=str(error), hint=error.hint)
-    hint = error.hint if isinstance(error, MtpdError) else None
-    return Cause(failure=FailureClass.CRASH, reason=str(error), hint=hint)
+    match error:
+        case EngineError():
+            failure = FailureClass(error.failure)
+            return Cause(failure=failure, reason=str(error), hint=error.hint)
+        case MtpdError():
+            return Cause(failure=FailureClass.CRASH, reason=str(error), hint=error.hint)
+        case ValueError():  # a NUL byte in an argument, a "=" in a variable's name
+            reason = f"the engine's command line or environment is not possible: {error}"
+            return Cause(failure=FailureClass.CONFIG, reason=reason)
+        case _:
+            reason = f"the engine's process cannot be created: {error.strerror or error}"
+            return Cause(failure=FailureClass.CRASH, reason=reason)

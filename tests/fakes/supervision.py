@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from mtpd.engine.facts import Fact
     from mtpd.events import Event
+    from mtpd.faults import Faults
+    from mtpd.supervise.ports import Probe, Spawner
     from mtpd.types import Endpoint, Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -148,10 +150,12 @@ class Stage:
         self,
         log_dir: Path | None = None,
         *,
-        probe: object = None,
+        probe: Probe | None = None,
+        spawner: Spawner | None = None,
+        on_event: Callable[[Event], None] | None = None,
         time: ManualTime | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
-        faults: object = None,
+        faults: Faults | None = None,
         prefix: str = "e",
     ) -> None:
         self.events: list[Event] = []
@@ -160,13 +164,13 @@ class Stage:
         self._count, self._prefix = 0, prefix
         self.actor = EngineActor(
             key=KEY,
-            spawner=ShimSpawner(),
+            spawner=spawner or ShimSpawner(),
             ledger=self.ledger,
             clock=time or SystemClock(),
-            faults=faults or NoFaults(),  # type: ignore[arg-type]  # an object with hit()
-            probe=probe or FileProbe(),  # type: ignore[arg-type]  # an object with check()
+            faults=faults or NoFaults(),
+            probe=probe or FileProbe(),
             log_dir=log_dir,
-            on_event=self.events.append,
+            on_event=on_event or self.events.append,
             rng=lambda: 0.5,
             new_id=self.new_id,
             on_fact=lambda _, fact: self.facts.append(fact),

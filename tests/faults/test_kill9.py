@@ -7,13 +7,20 @@ import random
 import signal
 import subprocess
 import sys
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
 from mtpd.supervise.identity import VARIABLE
 from tests.fakes.supervision import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from anyio.abc import Process
 
 SEED = 20261129
 TRIALS = 40
@@ -35,25 +42,37 @@ def engines(prefix: str) -> list[int]:
     return found
 
 
-async def trial(number: int, delay_s: float, directory: Path) -> int:
-    """Kill one parent; returns how many engines it had at that moment."""
-    prefix = f"kill9-{SEED}-{number}-{directory.name}"
-    argv = [sys.executable, "-m", "tests.fakes.parent", prefix, str(SEED + number), str(directory)]
-    parent = await anyio.open_process(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=None)
-    assert parent.stdout is not None
-    await parent.stdout.receive()
-    await anyio.sleep(delay_s)
-    had = len(engines(prefix))
-    parent.send_signal(signal.SIGKILL)
-    await parent.wait()
-    await parent.aclose()
+@asynccontextmanager
+async def parent(prefix: str, seed: int, directory: Path, *more: str) -> AsyncIterator[Process]:
+    """A parent with some engines; afterwards none of them may be left."""
+    argv = [sys.executable, "-m", "tests.fakes.parent", prefix, str(seed), str(directory), *more]
+    process = await anyio.open_process(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=None)
+    assert process.stdout is not None
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        with anyio.CancelScope(shield=True):
+            await process.aclose()
     with anyio.move_on_after(GONE_S):
         while engines(prefix):  # noqa: ASYNC110 - the kernel tells nobody
             await anyio.sleep(0.02)
     left = engines(prefix)
     for pid in left:  # a failure must not leave them to the next trial
         os.kill(pid, signal.SIGKILL)
-    assert not left, f"SEED={SEED}, trial {number}, after {delay_s:.3f} s: {left} are left"
+    assert not left, f"{prefix}: {left} are left"
+
+
+async def trial(number: int, delay_s: float, directory: Path) -> int:
+    """Kill one parent; returns how many engines it had just before."""
+    prefix = f"kill9-SEED={SEED}-{number}-after-{delay_s:.3f}-{os.getpid()}"
+    async with parent(prefix, SEED + number, directory) as process:
+        assert process.stdout is not None
+        await process.stdout.receive()
+        await anyio.sleep(delay_s)
+        had = len(engines(prefix))
+        process.send_signal(signal.SIGKILL)
     return had
 
 
@@ -71,3 +90,23 @@ async def test_kill_9_at_random_instants_leaves_no_engine(
     with capsys.disabled():
         print(f" SEED={SEED}: {had} engines ended with {TRIALS} parents", end="")  # noqa: T201
     assert had >= TRIALS, "the parents had hardly any engines: nothing was shown"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "point",
+    [
+        "spawn.before",
+        "spawn.after_intent",
+        "spawn.after_fork",
+        "spawn.after_record",
+        "stop.before_term",
+        "stop.before_kill",
+        "exit.before_record",
+    ],
+)
+async def test_a_death_at_each_fault_point_leaves_no_engine(tmp_path: Path, point: str) -> None:
+    async with parent(f"point-{point}-{os.getpid()}", SEED, tmp_path, point) as process:
+        with anyio.fail_after(40):
+            await process.wait()
+    assert process.returncode == -signal.SIGKILL
