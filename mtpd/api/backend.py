@@ -4,8 +4,9 @@
 ``NotFoundError``, ``ConflictError`` or ``InvalidError`` of ``mtpd.errors``, whose
 sentence and hint reach the client as they are.
 
-Results of operations hold, as far as they apply: ``sentence`` (what came of it),
-``models`` (names of the profiles that were measured) and ``decision_id``.
+Results of operations: switch and load hold ``decision`` (its number) and ``engine``;
+unload holds ``engines``, those that still run; tune, sweep and probe hold ``subject``,
+``method``, ``applied``, ``decisions`` and ``depths``, the rows that were measured.
 """
 
 from __future__ import annotations

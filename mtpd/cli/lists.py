@@ -120,9 +120,17 @@ def outcome(one: OperationView) -> str:
     """What came of an operation, or how far it is."""
     if one.error is not None:
         return str(one.error.get("detail", "failed"))
-    if one.result is not None:
-        return str(one.result.get("sentence") or "done")
-    return progress_text(one)
+    if one.result is None:
+        return progress_text(one)
+    match one.result:
+        case {"decisions": [*_, {"reason": str() as reason}]}:
+            return reason
+        case {"engine": {"profile": name, "state": now, "arm": {"depth": depth}}}:
+            return f"{name} is {now} at depth {depth}"
+        case {"engines": list() as engines}:
+            return f"{len(engines)} engines run" if engines else "no engine runs"
+        case _:
+            return "done"
 
 
 def measurement_table(measurements: Sequence[MeasurementView]) -> Table:

@@ -14,16 +14,16 @@ from mtpd.cli.client import segment
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.session import Session, connected
 from mtpd.cli.waiting import wait
-from mtpd.views import ConfigValueView, ModelView, OperationView
+from mtpd.views import ConfigValueView, DecisionView, DepthRowView, ModelView, OperationView
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
 
-    from mtpd.views import Json
+    from mtpd.views import ArmView, Json
 
-__all__ = ["COMMANDS", "Depths", "model_report"]
+__all__ = ["COMMANDS", "Depths", "model_report", "operation_report"]
 
 MAX_DEPTH = 64
 _POOL_KEY = re.compile(r'pools\.("?)(?P<name>.+)\1\.members')
@@ -200,12 +200,18 @@ def model_report(model: ModelView) -> RenderableType:
     if not model.depths:
         return Text(f"{model.id} has not been measured: mtpctl tune {model.id}")
     chosen = None if model.choice is None else model.choice.arm
-    parts: list[RenderableType] = [render.depth_table(model.depths, chosen=chosen)]
-    if any(row.acceptance for row in model.depths):
-        parts += [Text(""), render.alpha_table(model.depths)]
+    parts = _tables(model.depths, chosen)
     if model.choice is not None:
-        parts += [Text(""), Text(f"chosen depth {model.choice.arm.depth}: {model.choice.reason}")]
+        parts.append(Text(f"chosen depth {model.choice.arm.depth}: {model.choice.reason}"))
     return Group(*parts)
+
+
+def _tables(rows: Sequence[DepthRowView], chosen: ArmView | None) -> list[RenderableType]:
+    """The depth table and the acceptance of one model's rows."""
+    parts: list[RenderableType] = [render.depth_table(rows, chosen=chosen), Text("")]
+    if any(row.acceptance for row in rows):
+        parts += [render.alpha_table(rows), Text("")]
+    return parts
 
 
 def _run(session: Session, path: str, body: Mapping[str, Json], *, detach: bool) -> None:
@@ -214,17 +220,22 @@ def _run(session: Session, path: str, body: Mapping[str, Json], *, detach: bool)
         session.show(accepted, lambda: lists.operation_grid(decode(OperationView, accepted.data)))
         return
     reply, operation = wait(session, accepted)
-    session.show(reply, lambda: _report(session, operation))
+    session.show(reply, lambda: operation_report(operation))
 
 
-def _report(session: Session, operation: OperationView) -> RenderableType:
-    """The tables of the models that an operation measured, and its sentence."""
-    measured = (operation.result or {}).get("models")
+def operation_report(operation: OperationView) -> RenderableType:
+    """What an operation measured, by model, and what it decided."""
+    result = operation.result or {}
+    if "depths" not in result:
+        return Text(lists.outcome(operation))
+    rows = decode_all(DepthRowView, result, "depths")
+    decisions = decode_all(DecisionView, result, "decisions")
     parts: list[RenderableType] = []
-    for name in measured if isinstance(measured, list) else []:
-        model = session.client.get(f"/models/{segment(str(name))}")
-        parts += [model_report(decode(ModelView, model.data)), Text("")]
-    return Group(*parts, Text(lists.outcome(operation)))
+    for profile in dict.fromkeys(row.arm.profile for row in rows):
+        arms = [one.arm for one in decisions if one.arm and one.arm.profile == profile]
+        own = [row for row in rows if row.arm.profile == profile]
+        parts += _tables(own, arms[-1] if arms else None)
+    return Group(*parts, *(Text(f"{one.subject}: {one.reason}") for one in decisions))
 
 
 def _list(session: Session, limit: int) -> None:

@@ -69,15 +69,19 @@ def follow(client: Client, operation_id: str) -> Iterator[tuple[Reply, Operation
                 # Asked after the stream is open, so that no change falls between the two.
                 reply = client.get(f"/operations/{segment(operation_id)}")
                 in_touch = True
-                yield reply, decode(OperationView, reply.data)
-                if _ended(reply.data):
+                operation = decode(OperationView, reply.data)
+                yield reply, operation
+                if operation.state in ENDED:
                     return
                 for event in events:
                     change = _change(event, operation_id)
                     if _ended(change):
                         break  # the last state is asked for, so that its text is the API's
                     if change is not None:
-                        yield reply, decode(OperationView, change)
+                        changed = decode(OperationView, change)
+                        if _place(changed) >= _place(operation):
+                            operation = changed
+                            yield reply, operation
                 else:
                     time.sleep(RECONNECT_S)
         except UnreachableError:
@@ -92,6 +96,11 @@ def _change(event: StreamEvent, operation_id: str) -> dict[str, Json] | None:
             return operation
         case _:
             return None
+
+
+def _place(operation: OperationView) -> tuple[bool, int]:
+    """How far it is: what happened before we asked is still in the stream, and is passed over."""
+    return operation.state != "queued", operation.progress.done
 
 
 def _ended(operation: Json) -> bool:

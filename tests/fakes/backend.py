@@ -18,7 +18,7 @@ from mtpd.bus import Bus
 from mtpd.errors import ConflictError, InvalidError, MtpdError, NotFoundError
 from mtpd.events import OperationChanged
 from mtpd.units import Seq
-from mtpd.views import ExplanationView, OperationView, ProgressView
+from mtpd.views import ExplanationView, OperationView, ProgressView, encode
 from tests.fakes import views
 from tests.fakes.clock import FakeClock
 
@@ -45,6 +45,18 @@ if TYPE_CHECKING:
 AT = "2026-11-29T22:50:00.000Z"
 STEPS = 3
 ENDED = {"done", "failed", "cancelled"}
+ENGINE: dict[str, Json] = {"decision": 18, "engine": encode(views.engine())}
+
+
+def measured(subject: str, method: str) -> dict[str, Json]:
+    """The result of a tune, sweep or probe."""
+    return {
+        "subject": subject,
+        "method": method,
+        "applied": True,
+        "decisions": [encode(views.decision())],
+        "depths": [encode(row) for row in views.depth_rows()],
+    }
 
 
 class ScriptedBackend:
@@ -87,14 +99,14 @@ class ScriptedBackend:
             message = f"{found.id} drafts at most {found.max_depth} tokens, not {depth}."
             raise InvalidError(message, hint="mtpctl models shows what a model can do.")
         params: dict[str, Json] = {"model": model, "depth": depth, "force": force}
-        return self._start("switch", params, idempotency_key, f"{model} is served at depth 2")
+        return self._start("switch", params, idempotency_key, ENGINE)
 
     async def load(self, *, model: str, idempotency_key: str | None) -> OperationView:
         await self._need(model)
-        return self._start("load", {"model": model}, idempotency_key, f"{model} is ready")
+        return self._start("load", {"model": model}, idempotency_key, ENGINE)
 
     async def unload(self, *, model: str | None, idempotency_key: str | None) -> OperationView:
-        return self._start("unload", {"model": model}, idempotency_key, "no engine runs")
+        return self._start("unload", {"model": model}, idempotency_key, {"engines": []})
 
     async def tune(
         self,
@@ -119,14 +131,12 @@ class ScriptedBackend:
             "max_tokens": max_tokens,
             "apply": apply,
         }
-        return self._start("tune", params, idempotency_key, views.decision().reason, views.QWEN)
+        return self._start("tune", params, idempotency_key, measured(subject, method))
 
     async def probe(self, *, model: str, depth: int, idempotency_key: str | None) -> OperationView:
         await self._need(model)
-        sentence = "depth 2 pays: position 2 earns more than a row costs."
-        return self._start(
-            "probe", {"model": model, "depth": depth}, idempotency_key, sentence, views.QWEN
-        )
+        params: dict[str, Json] = {"model": model, "depth": depth}
+        return self._start("probe", params, idempotency_key, measured(model, "probe"))
 
     async def operations(self, limit: int) -> tuple[OperationView, ...]:
         return tuple(reversed(self._operations.values()))[:limit]
@@ -210,8 +220,7 @@ class ScriptedBackend:
         kind: str,
         params: dict[str, Json],
         key: str | None,
-        sentence: str,
-        *models: str,
+        result: dict[str, Json],
     ) -> OperationView:
         if key is not None and (earlier := self._keys.get(key)) is not None:
             if earlier.params == params:
@@ -231,7 +240,7 @@ class ScriptedBackend:
             result=None,
             error=None,
         )
-        self._results[operation.id] = {"sentence": sentence, "models": list(models)}
+        self._results[operation.id] = result
         if key is not None:
             self._keys[key] = operation
         return self._move(operation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
@@ -16,8 +16,9 @@ from rich.console import Console
 from mtpd.cli import lists, render
 from mtpd.cli.cells import ALPHA, NONE, clock_text, duration, size
 from mtpd.cli.mtpctl import cli
-from mtpd.views import EvidenceView, FailureView
+from mtpd.views import EvidenceView, FailureView, OperationView, ProgressView
 from tests.fakes import views
+from tests.fakes.backend import ENGINE
 from tests.unit.cli.support import check_golden
 
 if TYPE_CHECKING:
@@ -139,6 +140,34 @@ def test_acceptance_is_shown_with_interval_and_counts() -> None:
 )
 def test_any_event_has_a_line(data: object) -> None:
     assert lists.event_line("x.y", data).count("x.y") >= 1  # type: ignore[arg-type]  # any JSON
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "2/3 step 2"),
+        ({"error": {"detail": "It broke."}}, "It broke."),
+        ({"result": {"decisions": [{"reason": "a"}, {"reason": "b"}], "depths": []}}, "b"),
+        ({"result": ENGINE}, "qwen3.6-27b-b2 is ready at depth 2"),
+        ({"result": {"engines": []}}, "no engine runs"),
+        ({"result": {"engines": [{}, {}]}}, "2 engines run"),
+        ({"result": {"new": 1}}, "done"),
+    ],
+)
+def test_what_came_of_an_operation_is_one_sentence(changes: dict[str, Any], text: str) -> None:
+    operation = OperationView(
+        id="op-1",
+        kind="tune",
+        state="running",
+        params={},
+        progress=ProgressView(done=2, total=3, note="step 2"),
+        created_at="",
+        started_at=None,
+        ended_at=None,
+        result=None,
+        error=None,
+    )
+    assert lists.outcome(dataclasses.replace(operation, **changes)) == text
 
 
 @pytest.mark.parametrize(
