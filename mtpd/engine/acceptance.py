@@ -2,8 +2,9 @@
 
 In this order of trust: the deltas of ``/metrics`` counters (they count cancelled
 requests too and carry positions), the response's ``timings`` (totals only), the log's
-lines (rounded rates). Only what a source identifies is filled in: totals at depth 2 and
-deeper say nothing about positions (docs: facts of llama-server, section 2). Pure.
+lines (rounded rates). Only what a source identifies is filled in: at depth 1 totals say
+everything, because each step drafts one token; deeper they say nothing about positions
+and bound the steps (docs: facts of llama-server, section 2). Pure.
 """
 
 from __future__ import annotations
@@ -80,57 +81,78 @@ def read_acceptance(
             per_position=_identified(depth, counters.accepted, counters.per_position),
             source=Source.METRICS,
         )
-    logged = _from_log(facts)
-    if not isinstance(timings, Absent) and timings.draft_n is not None:
-        accepted = timings.draft_n_accepted
-        # The first token comes with the prompt: N - 1 = steps + accepted while every
-        # step has a draft, which holds at p_min 0 up to the last step of a request.
-        steps = None if accepted is None else timings.predicted_n - 1 - accepted
-        positions = None if accepted is None else _identified(depth, accepted, None)
-        if positions is None and logged is not None:
-            positions = logged.per_position
-        return AcceptanceReading(
-            steps=steps,
-            drafted=timings.draft_n,
-            accepted=accepted,
-            per_position=positions,
-            source=Source.TIMINGS,
-        )
-    return logged or AcceptanceReading(
-        steps=None, drafted=None, accepted=None, per_position=None, source=Source.NONE
+    if isinstance(timings, Absent):
+        return _from_log(depth, facts, most=None) or _NOTHING
+    drafted, accepted = timings.draft_n, timings.draft_n_accepted
+    # The first token comes with the prompt; of the other decode steps those that are cut
+    # short by the limit or by p_min have no draft.
+    most = timings.predicted_n - 1 - (accepted or 0)
+    logged = _from_log(depth, facts, most=most)
+    if drafted is None or accepted is None:
+        return logged or _NOTHING
+    fewest = _fewest(depth, drafted)
+    steps = logged.steps if logged is not None else None
+    if depth == 1 or fewest == most:
+        steps = fewest
+    return AcceptanceReading(
+        steps=steps,
+        drafted=drafted,
+        accepted=accepted,
+        per_position=_identified(depth, accepted, logged.per_position if logged else None),
+        source=Source.TIMINGS,
     )
+
+
+_NOTHING = AcceptanceReading(
+    steps=None, drafted=None, accepted=None, per_position=None, source=Source.NONE
+)
 
 
 def _identified(
     depth: int, accepted: int, positions: tuple[int, ...] | None
 ) -> tuple[int, ...] | None:
     """Positions as counted; at depth 1 the total is the first position."""
-    if positions is not None:
-        return positions
-    return (accepted,) if depth == 1 else None
+    return (accepted,) if depth == 1 else positions
 
 
-def _from_log(facts: Sequence[Fact]) -> AcceptanceReading | None:
+def _from_log(depth: int, facts: Sequence[Fact], *, most: int | None) -> AcceptanceReading | None:
     totals = next((f for f in reversed(facts) if isinstance(f, DraftAcceptance)), None)
     if totals is None:
         return None
     rates = totals.per_position or next(
         (f.rates for f in reversed(facts) if isinstance(f, AcceptancePerPosition)), None
     )
-    steps = _steps_of(totals)
+    steps = _steps_of(depth, totals, rates, most)
+    positions = None
+    if rates is not None and steps is not None:
+        positions = tuple(round(rate * steps) for rate in rates)
     return AcceptanceReading(
         steps=steps,
         drafted=totals.drafted,
         accepted=totals.accepted,
-        per_position=None
-        if rates is None or steps is None
-        else tuple(round(rate * steps) for rate in rates),
+        per_position=_identified(depth, totals.accepted, positions),
         source=Source.LOG,
     )
 
 
-def _steps_of(totals: DraftAcceptance) -> int | None:
-    """Mean length is 1 + accepted / steps; without an accepted token it says nothing."""
-    if totals.mean_len is None or totals.mean_len <= 1 or totals.accepted == 0:
+def _steps_of(
+    depth: int, totals: DraftAcceptance, rates: tuple[float, ...] | None, most: int | None
+) -> int | None:
+    """Steps with a draft, from rounded rates and bounds that are exact.
+
+    A step accepts as many tokens as the rates add up to (three decimals), which is the
+    mean length less one (two decimals); without an accepted token neither says anything.
+    """
+    fewest = _fewest(depth, totals.drafted)
+    if depth == 1 or fewest == most:
+        return fewest
+    each = sum(rates) if rates else (totals.mean_len or 1.0) - 1
+    if each <= 0 or totals.accepted == 0:
         return None
-    return round(totals.accepted / (totals.mean_len - 1))
+    steps = max(round(totals.accepted / each), fewest)
+    return steps if most is None else min(steps, most)
+
+
+def _fewest(depth: int, drafted: int) -> int:
+    """Steps that this many drafted tokens need at least; at depth 1 exactly these."""
+    return -(-drafted // depth)
