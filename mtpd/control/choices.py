@@ -6,20 +6,20 @@ nothing was measured. It takes no decision itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
 
 from mtpd.control.rows import arm_view
 from mtpd.views import ChoiceView
-from tuner.types import Arm, Drafter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mtpd.config.model import Config, Pool, Profile
-    from mtpd.views import DecisionView
+    from mtpd.views import ArmView, DecisionView
+    from tuner.types import Arm
 
 __all__ = ["Choice", "Choices"]
 
@@ -54,15 +54,10 @@ class Choices:
         if decision.arm is None:
             return
         profile = self._config.profiles.get(decision.arm.profile)
-        if profile is None or decision.arm.depth > profile.drafter.max_depth:
+        arm = None if profile is None else _allowed(profile, decision.arm)
+        if arm is None:
             log.info("choice.void", subject=decision.subject, reason="not in the configuration")
             return
-        arm = Arm(
-            profile=decision.arm.profile,
-            drafter=Drafter(decision.arm.drafter),
-            depth=decision.arm.depth,
-            p_min=decision.arm.p_min,
-        )
         self._pinned.pop(decision.subject, None)
         self._chosen[decision.subject] = Choice(
             arm=arm, reason=decision.reason, decision_id=decision.id, measured=True
@@ -84,10 +79,15 @@ class Choices:
         )
 
     def of_pool(self, pool: Pool) -> Choice:
-        """The arm of a pool: chosen, else the first member's."""
+        """The arm of a pool: the chosen member's as it is served now, else the first's."""
         choice = self._chosen.get(pool.name)
         if choice is not None and choice.arm.profile in pool.members:
-            return choice
+            held = self.of_profile(self._config.profiles[choice.arm.profile])
+            if held.arm == choice.arm:
+                return choice
+            # A pin or a later tuning of the member alone moved its depth, not the pool's model.
+            reason = f"{choice.reason}; at depth {held.arm.depth} since: {held.reason}"
+            return replace(choice, arm=held.arm, reason=reason, measured=held.measured)
         first = self._config.profiles[pool.members[0]]
         held = self.of_profile(first)
         return Choice(
@@ -129,3 +129,11 @@ class Choices:
             decision_id=choice.decision_id,
             measured=choice.measured,
         )
+
+
+def _allowed(profile: Profile, wanted: ArmView) -> Arm | None:
+    """The arm, if the profile as it is now makes exactly this one; the depth is not all."""
+    if not 0 <= wanted.depth <= profile.drafter.max_depth:
+        return None
+    arm = profile.arm(wanted.depth)
+    return arm if arm_view(arm) == wanted else None

@@ -49,10 +49,15 @@ def _measured(measurements: Sequence[MeasurementView]) -> str:
     prints = len({(m.arm.profile, m.fingerprint) for m in measurements})
     models = len({m.arm.profile for m in measurements})
     text = (
-        f"{len(measurements)} repetitions of {prompts} prompts on {starts} engine starts, "
+        f"{_count(len(measurements), 'repetition')} of {_count(prompts, 'prompt')} on "
+        f"{_count(starts, 'engine start')}, "
         f"measured from {measurements[0].at} to {measurements[-1].at}"
     )
     return text if prints == models else f"{text}, under {prints} fingerprints"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _row(row: DepthRowView) -> str:

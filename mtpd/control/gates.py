@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mtpd.clock import Clock
     from mtpd.config.model import HardwareProfile
-    from mtpd.gpu.base import GpuProvider, GpuReading
+    from mtpd.gpu.base import GpuProvider
     from mtpd.types import GateResult, Reading
     from mtpd.units import DeviceKey
     from mtpd.views import GateView
@@ -63,13 +63,11 @@ class Gates:
         if hardware is not None:
             self._limit_c = hardware.gate_edge_c or DEFAULT_EDGE_C
             self._cap_w = hardware.power_cap_w
-        self._edges: deque[Reading[float]] = deque(maxlen=gate.HOLD)
+        self._shown = _edges()
 
     async def views(self) -> tuple[GateView, ...]:
         """Every gate as the API shows it, with a fresh reading."""
-        reading = await self._read()
-        self._edges.append(reading.edge_c)
-        return self._gates(reading)
+        return await self._look(self._shown)
 
     async def measuring(self) -> GateResult:
         """Wait until a measurement may start, or until it is clear that it may not.
@@ -78,11 +76,11 @@ class Gates:
         does not become right by waiting.
         """
         began = self._clock.now()
-        self._edges.clear()
+        edges = _edges()  # its own: who asks for the status meanwhile must not shorten the hold
         while True:
-            cooling, cap = await self.views()
+            cooling, cap = await self._look(edges)
             result = gate.result(cooling, cap)
-            sampled = len(self._edges) == gate.HOLD
+            sampled = len(edges) == gate.HOLD
             waits = cooling.state == "failed" or not sampled
             hopeless = cap.state not in {"passed", "not_applicable"}
             if result.passed or hopeless or not waits:
@@ -91,12 +89,15 @@ class Gates:
                 return result
             await self._sleep(SAMPLE_S)
 
-    def _gates(self, reading: GpuReading) -> tuple[GateView, GateView]:
+    async def _look(self, edges: deque[Reading[float]]) -> tuple[GateView, GateView]:
+        # A driver may block for a while; the loop must not.
+        reading = await to_thread.run_sync(self._provider.read, self._device)
+        edges.append(reading.edge_c)
         return (
-            gate.cooling(tuple(self._edges), limit_c=self._limit_c),
+            gate.cooling(tuple(edges), limit_c=self._limit_c),
             gate.cap(reading.power_cap_w, wanted_w=self._cap_w),
         )
 
-    async def _read(self) -> GpuReading:
-        # A driver may block for a while; the loop must not.
-        return await to_thread.run_sync(self._provider.read, self._device)
+
+def _edges() -> deque[Reading[float]]:
+    return deque(maxlen=gate.HOLD)

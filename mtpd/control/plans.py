@@ -51,8 +51,7 @@ def find_profile(config: Config, name: str) -> Profile:
     """
     profile = config.profile_for(name)
     if profile is None:
-        known = [*config.profiles, *(a for p in config.profiles.values() for a in p.aliases)]
-        raise _unknown("model", name, known)
+        raise _unknown("model", name, _models(config))
     return profile
 
 
@@ -61,15 +60,16 @@ def tune_plan(config: Config, request: TuneRequest) -> TuningPlan:
 
     Raises:
         NotFoundError: No such pool, model or workload.
-        InvalidError: A depth that a model does not allow.
+        InvalidError: A depth that a model, or every member of a pool, does not allow.
     """
     pool = config.pools.get(request.subject)
     if pool is not None:
         profiles = tuple(config.profiles[name] for name in pool.members)
-    elif config.profile_for(request.subject) is None:
-        raise _unknown("pool or model", request.subject, [*config.pools, *config.profiles])
+    elif (profile := config.profile_for(request.subject)) is not None:
+        profiles = (profile,)
     else:
-        profiles = (find_profile(config, request.subject),)
+        raise _unknown("pool or model", request.subject, [*config.pools, *_models(config)])
+    _some_member(pool, profiles, request.depths)
     return TuningPlan(
         subject=pool.name if pool is not None else profiles[0].name,
         profiles=profiles,
@@ -88,10 +88,17 @@ def probe_plan(config: Config, model: str, depth: int) -> TuningPlan:
 
     Raises:
         NotFoundError: No such model, or no workload.
-        InvalidError: The model does not allow the depth.
+        InvalidError: The model does not allow the depth, or the depth is 0.
     """
     profile = find_profile(config, model)
-    name = PROBE_WORKLOAD if PROBE_WORKLOAD in config.workloads else next(iter(config.workloads))
+    if depth == 0:
+        msg = "depth 0 drafts nothing that a probe could measure"
+        raise InvalidError(msg, hint="probe depth 1 or more")
+    name = (
+        PROBE_WORKLOAD if PROBE_WORKLOAD in config.workloads else next(iter(config.workloads), "")
+    )
+    if not name:
+        raise _no_workload()
     return TuningPlan(
         subject=profile.name,
         profiles=(profile,),
@@ -110,6 +117,8 @@ def _depths(profile: Profile, asked: tuple[int, ...] | None, pool: Pool | None) 
     deepest = profile.drafter.max_depth
     if asked is None:
         return tuple(range(deepest + 1))
+    if not asked:
+        raise InvalidError("no depth is named", hint="name depths, or none to measure all")
     allowed = tuple(sorted({d for d in asked if 0 <= d <= deepest}))
     if pool is not None and allowed:
         return allowed
@@ -119,8 +128,24 @@ def _depths(profile: Profile, asked: tuple[int, ...] | None, pool: Pool | None) 
     return allowed
 
 
+def _some_member(
+    pool: Pool | None, profiles: tuple[Profile, ...], asked: tuple[int, ...] | None
+) -> None:
+    """Refuse a depth that no member of a pool allows."""
+    if pool is None or asked is None:
+        return
+    deepest = max(profile.drafter.max_depth for profile in profiles)
+    if refused := sorted({d for d in asked if not 0 <= d <= deepest}):
+        msg = f"no member of {pool.name} allows depth {refused[0]}, at most {deepest}"
+        raise InvalidError(msg, hint="raise drafter.max_depth in a profile, or ask for less")
+
+
 def _workloads(config: Config, request: TuneRequest) -> tuple[WorkloadPlan, ...]:
-    names = request.workloads or tuple(n for n in WORKLOADS if n in config.workloads)
+    default = (name for name in WORKLOADS if name in config.workloads)
+    # A workload that is named twice is measured once.
+    names = tuple(dict.fromkeys(request.workloads or default))
+    if not names:
+        raise _no_workload()
     for name in names:
         if name not in config.workloads:
             raise _unknown("workload", name, config.workloads)
@@ -129,6 +154,17 @@ def _workloads(config: Config, request: TuneRequest) -> tuple[WorkloadPlan, ...]
         WorkloadPlan(name=name, prompts=min(wanted, len(config.workloads[name].prompts)))
         for name in names
     )
+
+
+def _models(config: Config) -> tuple[str, ...]:
+    """Every name of a model."""
+    aliases = (alias for profile in config.profiles.values() for alias in profile.aliases)
+    return (*config.profiles, *aliases)
+
+
+def _no_workload() -> NotFoundError:
+    msg = "there is no workload to measure with"
+    return NotFoundError(msg, hint="put one into profiles/workloads beside the configuration")
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> NotFoundError:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mtpd.control.choices import Choices
     from mtpd.engine.launch import LaunchPlanner
     from mtpd.store.journal import Journal
+    from mtpd.views import DecisionView
 
 __all__ = ["restore"]
 
@@ -37,11 +38,23 @@ async def restore(
         decision = await journal.latest_choice(name, digest)
         if decision is not None:
             choices.adopt(decision)
-    for name in config.pools:
-        latest = await journal.latest_choice(name)
-        if latest is None or latest.arm is None:
-            continue
-        digest = digests.get(latest.arm.profile, "")
-        decision = await journal.latest_choice(name, digest)
-        if decision is not None:
-            choices.adopt(decision)
+    for name, pool in config.pools.items():
+        found = [
+            await _chosen(journal, name, member, digests.get(member)) for member in pool.members
+        ]
+        valid = [decision for decision in found if decision is not None]
+        if valid:
+            choices.adopt(max(valid, key=lambda decision: decision.id))
+
+
+async def _chosen(
+    journal: Journal, pool: str, member: str, digest: str | None
+) -> DecisionView | None:
+    """The pool's newest choice that measured the member as it is today, if it chose this member.
+
+    A choice that only compared it, and took another one, says nothing of today's other one.
+    """
+    decision = None if digest is None else await journal.latest_choice(pool, digest)
+    if decision is None or decision.arm is None or decision.arm.profile != member:
+        return None
+    return decision

@@ -1,0 +1,148 @@
+"""Which arm a name stands for: pinned, chosen, configured, and what makes a choice void."""
+
+from __future__ import annotations
+
+import pytest
+
+from mtpd.config.model import Pool
+from mtpd.control.choices import Choices
+from mtpd.views import ArmView
+from tests.fakes.values import decision_view
+from tests.unit.control.made import arm, chose, config, profile
+
+PAIR = Pool(name="both", members=("alpha", "beta"))
+
+
+def choices() -> Choices:
+    return Choices(config=config(profile("alpha"), profile("beta"), pools=(PAIR,)))
+
+
+def test_an_unmeasured_model_is_served_without_speculation_and_says_so() -> None:
+    found = choices().of_profile(profile("alpha"))
+    assert (found.arm, found.measured, found.decision_id) == (arm("alpha"), False, None)
+    assert found.reason == "not measured yet: no speculation until mtpctl tune alpha has run"
+
+
+def test_an_unmeasured_model_is_served_at_the_depth_that_its_profile_names() -> None:
+    named = profile("alpha", depth=2)
+    found = Choices(config=config(named)).of_profile(named)
+    assert (found.arm, found.measured) == (arm("alpha", 2), False)
+    assert found.reason == (
+        "not measured yet: its profile names this depth until mtpctl tune alpha has run"
+    )
+
+
+def test_an_adopted_choice_is_served_with_its_reason_and_number() -> None:
+    held = choices()
+    held.adopt(chose(arm("alpha", 2), id=17, reason="depth 2 is faster"))
+    found = held.of_profile(profile("alpha"))
+    assert (found.arm, found.measured, found.decision_id) == (arm("alpha", 2), True, 17)
+    assert found.reason == "depth 2 is faster"
+    assert held.arm_for("alpha") == held.measured("alpha") == arm("alpha", 2)
+    assert held.arm_for("beta") == arm("beta")
+    assert held.measured("beta") is None
+
+
+def test_a_pin_is_served_but_is_no_measurement() -> None:
+    held = choices()
+    held.adopt(chose(arm("alpha", 2)))
+    held.pin(arm("alpha", 1), reason="an operator asked for it", decision_id=18)
+    found = held.of_profile(profile("alpha"))
+    assert (found.arm, found.measured, found.decision_id) == (arm("alpha", 1), False, 18)
+    assert held.arm_for("alpha") == arm("alpha", 1)
+    assert held.measured("alpha") == arm("alpha", 2)
+
+
+def test_the_next_tuning_drops_the_pin() -> None:
+    held = choices()
+    held.pin(arm("alpha", 1), reason="an operator asked for it", decision_id=18)
+    held.pin(arm("beta", 1), reason="an operator asked for it", decision_id=19)
+    held.adopt(chose(arm("alpha", 3)))
+    assert held.arm_for("alpha") == arm("alpha", 3)
+    assert held.arm_for("beta") == arm("beta", 1)
+
+
+def test_a_decision_without_an_arm_changes_nothing() -> None:
+    held = choices()
+    held.adopt(chose(arm("alpha", 2)))
+    held.adopt(decision_view(subject="alpha", act="reject", arm=None))
+    assert held.arm_for("alpha") == arm("alpha", 2)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        ArmView(profile="gone", drafter="mtp", depth=2, p_min=0.0),
+        ArmView(profile="alpha", drafter="mtp", depth=4, p_min=0.0),
+        ArmView(profile="alpha", drafter="mtp", depth=-1, p_min=0.0),
+        ArmView(profile="alpha", drafter="ngram", depth=2, p_min=0.0),
+        ArmView(profile="alpha", drafter="a drafter of tomorrow", depth=2, p_min=0.0),
+        ArmView(profile="alpha", drafter="mtp", depth=2, p_min=0.5),
+    ],
+    ids=["model", "depth", "no depth", "drafter", "unknown drafter", "p_min"],
+)
+def test_an_arm_that_the_configuration_no_longer_makes_is_void(wanted: ArmView) -> None:
+    held = choices()
+    held.pin(arm("alpha", 1), reason="an operator asked for it", decision_id=18)
+    held.adopt(decision_view(subject="alpha", arm=wanted))
+    assert held.measured("alpha") is None
+    assert held.arm_for("alpha") == arm("alpha", 1)
+
+
+def test_a_pool_stands_for_its_first_member_until_the_members_were_compared() -> None:
+    held = choices()
+    held.adopt(chose(arm("alpha", 2)))
+    found = held.of_pool(PAIR)
+    assert (found.arm, found.measured) == (arm("alpha", 2), False)
+    assert found.reason == (
+        "the members of both were not compared yet: its first one, until mtpctl tune both has run"
+    )
+    assert held.pools() == {"both": "alpha"}
+
+
+def test_a_pool_stands_for_the_member_that_was_chosen() -> None:
+    held = choices()
+    held.adopt(chose(arm("beta", 1)))
+    held.adopt(chose(arm("beta", 1), subject="both", id=5, reason="beta is faster"))
+    found = held.of_pool(PAIR)
+    assert (found.arm, found.measured, found.decision_id) == (arm("beta", 1), True, 5)
+    assert found.reason == "beta is faster"
+    assert held.pools() == {"both": "beta"}
+
+
+def test_a_pool_shows_the_depth_at_which_its_member_is_really_served() -> None:
+    held = choices()
+    held.adopt(chose(arm("beta", 1)))
+    held.adopt(chose(arm("beta", 1), subject="both", id=5, reason="beta is faster"))
+    held.pin(arm("beta", 3), reason="an operator asked for beta at depth 3", decision_id=6)
+    found = held.of_pool(PAIR)
+    assert (found.arm, found.measured) == (held.arm_for("beta"), False)
+    assert found.reason == (
+        "beta is faster; at depth 3 since: an operator asked for beta at depth 3"
+    )
+    assert held.measured("both") == arm("beta", 1)
+
+
+def test_a_pool_forgets_a_member_that_left_it() -> None:
+    alone = Pool(name="both", members=("alpha",))
+    held = Choices(config=config(profile("alpha"), profile("beta"), pools=(alone,)))
+    held.adopt(chose(arm("beta", 1), subject="both"))
+    assert held.of_pool(alone).arm == arm("alpha")
+    assert held.pools() == {"both": "alpha"}
+
+
+def test_the_views_name_the_pools_first_and_then_every_model() -> None:
+    held = choices()
+    held.adopt(chose(arm("beta", 1), id=4))
+    shown = held.views()
+    assert [view.subject for view in shown] == ["both", "alpha", "beta"]
+    assert [view.measured for view in shown] == [False, False, True]
+    assert (shown[2].arm, shown[2].decision_id) == (
+        ArmView(profile="beta", drafter="mtp", depth=1, p_min=0.0),
+        4,
+    )
+
+
+def test_a_name_that_is_no_profile_has_no_arm() -> None:
+    with pytest.raises(KeyError):
+        choices().arm_for("both")
