@@ -111,22 +111,22 @@ class Load:
             return "no line says how many layers were offloaded"
         if self._offloaded[1].count < self._offloaded[1].total:
             return "not all layers were offloaded"
+        if self._select(*_CACHE, on_host=True):
+            return "part of the cache is in host memory"
         if not self._select("model", on_host=False):
             return "no line shows model weights in a device buffer"
         if not self._select(*_CACHE, on_host=False):
             return "no line shows the cache in a device buffer"
-        if self._select(*_CACHE, on_host=True):
-            return "part of the cache is in host memory"
         return ""
 
     def device_evidence(self) -> list[Evidence]:
         """Weights first, then cache, then the count of layers."""
         found = [Evidence(line, "weights on the device") for line, _ in self._on_device("model")]
         found += [Evidence(line, "cache on the device") for line, _ in self._on_device(*_CACHE)]
-        if self._offloaded is not None:
-            line, f = self._offloaded
-            found.append(Evidence(line, f"all {f.total} layers, by itself no proof"))
-        return found
+        counted = filter(None, [self._offloaded])
+        return found + [
+            Evidence(x, f"all {f.total} layers, by itself no proof") for x, f in counted
+        ]
 
     def _on_device(self, *kinds: str) -> list[tuple[str, Buffer]]:
         return self._select(*kinds, on_host=False)

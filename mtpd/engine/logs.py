@@ -28,7 +28,7 @@ _HEAD = 40
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(
-    r"(?:\[\d+\] )?(?:\d+\.\d\d\.\d{3}\.\d{3} )?(?:([ID]) |[WE] )?", re.ASCII
+    r"(?=[\[\dIWED])(?:\[\d+\] )?(?:\d+\.\d\d\.\d{3}\.\d{3} )?(?:([ID]) |[WE] )?", re.ASCII
 ).match
 
 _INFO_RULES = START_RULES + RUN_RULES
@@ -125,10 +125,8 @@ def _build(rule: Rule, match: re.Match[str], text: str) -> Fact | None:
 def _json(text: str) -> Fact | None:
     """A line of ``--log-jsonl``; a message of several lines is judged by its first."""
     try:
-        record: object = json.loads(text)
+        record: dict[str, object] = json.loads(text)  # an object: the text begins with a brace
     except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict):
         return None
     message = record.get("msg")
     if isinstance(message, str):

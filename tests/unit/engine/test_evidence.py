@@ -275,5 +275,11 @@ def test_a_collector_does_not_grow_with_the_log() -> None:
     assert len(collector.verdict().evidence) <= 6
 
 
+def test_cache_in_host_memory_without_any_weights_is_unknown() -> None:
+    found = verdict([BEGIN, OFFLOADED, CPU_KV, LOADED])
+    assert found.label == "unknown"
+    assert "cache is in host memory" in found.reason
+
+
 def test_an_empty_log_is_unknown() -> None:
     assert judge([]).label == "unknown"

@@ -185,3 +185,11 @@ def test_the_digest_tells_models_apart_and_ignores_the_weights(tmp_path: Path) -
     content = bytearray(first.read_bytes())
     content[-100] ^= 0xFF
     assert header_digest(written(tmp_path, bytes(content))) == header_digest(first)
+
+
+def test_a_header_that_never_ends_is_refused_without_reading_it(tmp_path: Path) -> None:
+    path = written(tmp_path, b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 150 << 20))
+    with path.open("r+b") as sparse:
+        sparse.truncate(200 << 20)
+    with pytest.raises(GgufError, match="its header is longer than"):
+        read_header(path)

@@ -113,7 +113,15 @@ def test_a_line_marked_as_information_tells_of_no_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['{"type":', '{"type":"log","msg":7}', '{"type":[[' + "[" * 10000, '{"type":"log"}']
+    "line",
+    [
+        '{"type":',
+        '{"type":"log","msg":7}',
+        '{"type":[[' + "[" * 4000,
+        '{"type":"log"}',
+        '{"type":"fit_memory_breakdown","data":{"rows":7}}',
+        '{"type":"fit_memory_breakdown","data":{"rows":[7,{"name":3}]}}',
+    ],
 )
 def test_broken_json_says_nothing(line: str) -> None:
     assert fact(line) is None

@@ -99,3 +99,13 @@ def test_a_line_that_is_no_sample_is_skipped(line: str) -> None:
 def test_all_samples_of_a_recorded_reading_are_kept() -> None:
     text = recorded.text("logs/b11434_metrics_n2.txt")
     assert len(parse(text)) == sum(line[:1] not in {"", "#"} for line in text.split("\n"))
+
+
+def test_an_absurd_number_of_positions_is_cut() -> None:
+    more = "".join(
+        f'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{{position="{i}"}} 1\n'
+        for i in range(1000)
+    )
+    found = spec_counters(recorded.text("logs/b10434_metrics_n2.txt") + more)
+    assert isinstance(found, SpecCounters)
+    assert found.per_position == (1,) * 256
