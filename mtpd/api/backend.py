@@ -5,7 +5,7 @@
 sentence and hint reach the client as they are.
 
 Results of operations: switch and load hold ``decision`` (its number) and ``engine``;
-unload holds ``engines``, those that still run; tune, sweep and probe hold ``subject``,
+unload holds ``engines``, every slot; tune, sweep and probe hold ``subject``,
 ``method``, ``applied``, ``decisions`` and ``depths``, the rows that were measured.
 """
 

@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from rich.console import Group
+from rich.padding import Padding
+from rich.text import Text
 
 from mtpd.cli.cells import (
     NONE,
@@ -25,8 +27,8 @@ from mtpd.cli.render import progress_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import RenderableType
     from rich.table import Table
-    from rich.text import Text
 
     from mtpd.views import (
         ConfigValueView,
@@ -44,7 +46,7 @@ __all__ = [
     "measurement_table",
     "model_table",
     "operation_grid",
-    "operation_table",
+    "operation_list",
     "outcome",
 ]
 
@@ -82,22 +84,14 @@ def _choice(model: ModelView) -> list[Text]:
     return [cell(f"{arm.depth}{mark}"), cell(number(speed, 1))]
 
 
-def operation_table(operations: Sequence[OperationView]) -> Table:
-    """Operations, one line each."""
-    made = table("operations")
-    made.add_column("id", overflow="fold")
-    for head in ("kind", "state", "created"):
-        made.add_column(head)
-    made.add_column("what came of it", overflow="fold")
+def operation_list(operations: Sequence[OperationView]) -> Group:
+    """Operations with what came of them; an id stands on one line, so that it can be copied."""
+    lines: list[RenderableType] = []
     for one in operations:
-        made.add_row(
-            cell(one.id),
-            cell(one.kind),
-            state(one.state),
-            cell(clock_text(one.created_at)),
-            cell(outcome(one)),
-        )
-    return finished(made)
+        created = clock_text(one.created_at)
+        head = Text.assemble((one.id, "bold"), f"  {one.kind}  ", state(one.state), f"  {created}")
+        lines += [head, Padding(cell(outcome(one)), (0, 0, 0, 4))]
+    return Group(*lines or [cell("no operations yet")])
 
 
 def operation_grid(one: OperationView) -> Group:
@@ -128,9 +122,18 @@ def outcome(one: OperationView) -> str:
         case {"engine": {"profile": name, "state": now, "arm": {"depth": depth}}}:
             return f"{name} is {now} at depth {depth}"
         case {"engines": list() as engines}:
-            return f"{len(engines)} engines run" if engines else "no engine runs"
+            return _still_running(engines)
         case _:
             return "done"
+
+
+def _still_running(engines: list[Json]) -> str:
+    names = [
+        str(one.get("profile"))
+        for one in engines
+        if isinstance(one, dict) and one.get("state") != "stopped"
+    ]
+    return f"still running: {', '.join(names)}" if names else "no engine runs"
 
 
 def measurement_table(measurements: Sequence[MeasurementView]) -> Table:

@@ -200,15 +200,17 @@ def model_report(model: ModelView) -> RenderableType:
     if not model.depths:
         return Text(f"{model.id} has not been measured: mtpctl tune {model.id}")
     chosen = None if model.choice is None else model.choice.arm
-    parts = _tables(model.depths, chosen)
+    parts = _tables(model.depths, chosen, "chosen")
     if model.choice is not None:
         parts.append(Text(f"chosen depth {model.choice.arm.depth}: {model.choice.reason}"))
     return Group(*parts)
 
 
-def _tables(rows: Sequence[DepthRowView], chosen: ArmView | None) -> list[RenderableType]:
+def _tables(
+    rows: Sequence[DepthRowView], chosen: ArmView | None, mark: str
+) -> list[RenderableType]:
     """The depth table and the acceptance of one model's rows."""
-    parts: list[RenderableType] = [render.depth_table(rows, chosen=chosen), Text("")]
+    parts: list[RenderableType] = [render.depth_table(rows, chosen=chosen, mark=mark), Text("")]
     if any(row.acceptance for row in rows):
         parts += [render.alpha_table(rows), Text("")]
     return parts
@@ -234,14 +236,16 @@ def operation_report(operation: OperationView) -> RenderableType:
     for profile in dict.fromkeys(row.arm.profile for row in rows):
         arms = [one.arm for one in decisions if one.arm and one.arm.profile == profile]
         own = [row for row in rows if row.arm.profile == profile]
-        parts += _tables(own, arms[-1] if arms else None)
+        # A probe compares nothing: its decision names the arm that was measured.
+        marked = arms[-1] if arms and operation.kind != "probe" else None
+        parts += _tables(own, marked, "chosen" if result.get("applied") else "best")
     return Group(*parts, *(Text(f"{one.subject}: {one.reason}") for one in decisions))
 
 
 def _list(session: Session, limit: int) -> None:
     reply = session.client.get("/operations", {"limit": limit})
     session.show(
-        reply, lambda: lists.operation_table(decode_all(OperationView, reply.data, "operations"))
+        reply, lambda: lists.operation_list(decode_all(OperationView, reply.data, "operations"))
     )
 
 

@@ -49,14 +49,19 @@ _RESIDENCY = "resi-\ndency"
 
 
 def depth_table(
-    rows: Sequence[DepthRowView], *, chosen: ArmView | None = None, title: str | None = None
+    rows: Sequence[DepthRowView],
+    *,
+    chosen: ArmView | None = None,
+    title: str | None = None,
+    mark: str = "chosen",
 ) -> Table:
     """Note 002's table: a row per depth, a column per workload, then what explains it.
 
     Args:
         rows: Of one model, in the order to show.
-        chosen: The arm that is marked as chosen.
+        chosen: The arm that is marked.
         title: Defaults to the model's name.
+        mark: What is said of the marked arm.
     """
     made = table(title or (rows[0].arm.profile if rows else "no measurements"), dense=True)
     body = [_depth_cells(row, rows) for row in rows]
@@ -71,7 +76,9 @@ def depth_table(
     ]
     room = max(WIDTH - sum(width + 1 for width in widths), _VERDICT_MIN)
     notes: list[str] = []
-    verdicts = [_footnoted(_verdict(row, chosen), room, notes) for row in rows]
+    verdicts = [
+        _footnoted(_verdict(row, mark if row.arm == chosen else ""), room, notes) for row in rows
+    ]
     if any(verdicts):
         made.add_column("verdict")
     for row, cells, verdict in zip(rows, body, verdicts, strict=True):
@@ -118,11 +125,9 @@ def _lines(text: str) -> list[str]:
     return text.split("\n")
 
 
-def _verdict(row: DepthRowView, chosen: ArmView | None) -> str:
+def _verdict(row: DepthRowView, mark: str) -> str:
     """What is to be said of a row, most important first."""
-    parts = ["chosen"] if row.arm == chosen else []
-    if row.note and row.note != "chosen":
-        parts.append(row.note)
+    parts = [text for text in dict.fromkeys((mark, row.note)) if text]
     if row.same_text is False:
         parts.append("other text")
     if row.excluded:
@@ -181,7 +186,9 @@ def explanation(view: ExplanationView) -> Group:
     parts: list[RenderableType] = [head, Text(""), steps]
     for profile in dict.fromkeys(row.arm.profile for row in view.rows):
         rows = [row for row in view.rows if row.arm.profile == profile]
-        parts += [Text(""), depth_table(rows, chosen=decision.arm)]
+        # What was only measured has not been chosen.
+        chosen = None if decision.act == "measure" else decision.arm
+        parts += [Text(""), depth_table(rows, chosen=chosen)]
     if view.measurements:
         ids = ", ".join(str(one.id) for one in view.measurements)
         parts += [Text(""), Text(f"from {len(view.measurements)} measurements: {ids}")]
@@ -252,5 +259,6 @@ def _engine(view: EngineView) -> Group:
 def progress_text(operation: OperationView) -> str:
     """How far an operation is, e.g. ``3/24 tiny@2 short``."""
     progress = operation.progress
-    total = "" if progress.total is None else f"/{progress.total}"
-    return f"{progress.done}{total} {progress.note}".rstrip()
+    if progress.total is None:
+        return f"{progress.done or ''} {progress.note}".strip()
+    return f"{progress.done}/{progress.total} {progress.note}".rstrip()

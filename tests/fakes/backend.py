@@ -53,7 +53,7 @@ def measured(subject: str, method: str) -> dict[str, Json]:
     return {
         "subject": subject,
         "method": method,
-        "applied": True,
+        "applied": method != "probe",
         "decisions": [encode(views.decision())],
         "depths": [encode(row) for row in views.depth_rows()],
     }

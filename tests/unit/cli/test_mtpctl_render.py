@@ -16,9 +16,10 @@ from rich.console import Console
 from mtpd.cli import lists, render
 from mtpd.cli.cells import ALPHA, NONE, clock_text, duration, size
 from mtpd.cli.mtpctl import cli
-from mtpd.views import EvidenceView, FailureView, OperationView, ProgressView
+from mtpd.cli.operations import operation_report
+from mtpd.views import EvidenceView, ExplanationView, FailureView, OperationView, ProgressView
 from tests.fakes import views
-from tests.fakes.backend import ENGINE
+from tests.fakes.backend import ENGINE, measured
 from tests.unit.cli.support import check_golden
 
 if TYPE_CHECKING:
@@ -62,6 +63,46 @@ def test_a_small_depth_table_is_as_agreed() -> None:
         ),
     )
     check_golden("depth_small", drawn(render.depth_table(rows, chosen=rows[0].arm, title="tiny")))
+
+
+def test_the_marked_arm_is_said_once() -> None:
+    row = bare_row(note="best")
+    text = drawn(render.depth_table([row, bare_row(1)], chosen=row.arm, mark="best"))
+    assert text.count("best") == 1
+    assert "chosen" not in text
+
+
+def test_what_was_only_measured_is_not_called_chosen() -> None:
+    decision = dataclasses.replace(views.decision(), act="measure")
+    view = ExplanationView(
+        decision=decision, rows=views.depth_rows(), measurements=(), chain=("One step.",)
+    )
+    assert "chosen" not in drawn(render.explanation(view))
+    applied = dataclasses.replace(view, decision=views.decision())
+    assert drawn(render.explanation(applied)).count("chosen") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "applied", "word"),
+    [("tune", True, "chosen"), ("tune", False, "best"), ("probe", False, None)],
+)
+def test_a_report_says_chosen_only_of_what_is_applied(
+    kind: str, *, applied: bool, word: str | None
+) -> None:
+    operation = OperationView(
+        id="op-1",
+        kind=kind,
+        state="done",
+        params={},
+        progress=ProgressView(done=3, total=3, note=""),
+        created_at="",
+        started_at=None,
+        ended_at=None,
+        result={**measured("default", kind), "applied": applied},
+        error=None,
+    )
+    text = drawn(operation_report(operation))
+    assert [w for w in ("chosen", "best") if w in text] == ([] if word is None else [word])
 
 
 def test_an_unknown_number_is_a_dash_and_never_a_zero() -> None:
@@ -150,7 +191,8 @@ def test_any_event_has_a_line(data: object) -> None:
         ({"result": {"decisions": [{"reason": "a"}, {"reason": "b"}], "depths": []}}, "b"),
         ({"result": ENGINE}, "qwen3.6-27b-b2 is ready at depth 2"),
         ({"result": {"engines": []}}, "no engine runs"),
-        ({"result": {"engines": [{}, {}]}}, "2 engines run"),
+        ({"result": {"engines": [{"profile": "a", "state": "stopped"}]}}, "no engine runs"),
+        ({"result": {"engines": [{"profile": "a", "state": "ready"}]}}, "still running: a"),
         ({"result": {"new": 1}}, "done"),
     ],
 )
