@@ -25,11 +25,21 @@ IDLE_S = 30.0
 
 
 class Bodies:
-    """Counts the bytes of the bodies that are held."""
+    """Reads bodies, and counts the bytes of those that are held.
 
-    def __init__(self, *, limit: int = MAX_BODY_BYTES, total: int = MAX_TOTAL_BYTES) -> None:
-        self._limit, self._total = limit, total
-        self._held = 0
+    Attributes:
+        held: Bytes of all bodies that are held now.
+    """
+
+    def __init__(
+        self,
+        *,
+        limit: int = MAX_BODY_BYTES,
+        total: int = MAX_TOTAL_BYTES,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self._limit, self._total, self._idle_s = limit, total, idle_s
+        self.held = 0
 
     @contextmanager
     def counted(self) -> Iterator[bytearray]:
@@ -38,7 +48,7 @@ class Bodies:
         try:
             yield buffer
         finally:
-            self._held -= len(buffer)
+            self.held -= len(buffer)
 
     async def read(self, request: web.Request, buffer: bytearray) -> web.Response | None:
         """Read a body into a counted buffer; what the client must be told, or None."""
@@ -47,15 +57,15 @@ class Bodies:
             return refused
         try:
             while True:
-                with anyio.fail_after(IDLE_S):
+                with anyio.fail_after(self._idle_s):
                     chunk = await request.content.readany()
                 if not chunk:
                     return None
                 buffer += chunk
-                self._held += len(chunk)
+                self.held += len(chunk)
                 if len(buffer) > self._limit:
                     return self._too_large()
-                if self._held > self._total:
+                if self.held > self._total:
                     return self._too_much()
         except TimeoutError:
             return replies.error(408, "the body did not arrive in time", code="body_timeout")

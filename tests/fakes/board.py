@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from mtpd.proxy.outcomes import RejectedError
 from mtpd.proxy.switch import Switchboard
 from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint
 from mtpd.units import DeviceKey
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
+    from mtpd.proxy.engines import Lease
     from mtpd.types import Endpoint
 
-__all__ = ["Bench", "arm", "bench", "until"]
+__all__ = ["Bench", "Client", "Queue", "arm", "bench", "clients", "until"]
 
 HOST = DeviceKey("host")
 
@@ -106,3 +108,42 @@ async def bench(*, limits: Queue = Queue(), slots: int = 1) -> AsyncIterator[Ben
         tasks.start_soon(made.board.run)
         yield made
         tasks.cancel_scope.cancel()
+
+
+class Client:
+    """A request in a task of its own."""
+
+    def __init__(self, made: Bench, profile: str) -> None:
+        self.made, self.profile = made, profile
+        self.lease: Lease | None = None
+        self.rejected: RejectedError | None = None
+        self.finish = anyio.Event()
+        self.scope = anyio.CancelScope()
+        self.ended = False
+
+    def arm(self) -> Arm | None:
+        """What serves it; a method, because mypy would narrow an attribute across awaits."""
+        return None if self.lease is None else self.lease.arm
+
+    async def run(self) -> None:
+        with self.scope:
+            try:
+                async with self.made.board.lease(self.profile, request_id="r") as self.lease:
+                    with self.lease.cut:
+                        await self.finish.wait()
+            except RejectedError as error:
+                self.rejected = error
+        self.ended = True
+
+
+@asynccontextmanager
+async def clients(made: Bench, *profiles: str) -> AsyncIterator[list[Client]]:
+    async with anyio.create_task_group() as tasks:
+        made_clients = [Client(made, profile) for profile in profiles]
+        for client in made_clients:
+            tasks.start_soon(client.run)
+            await until(lambda: made.board.queue().waiting or made.board.queue().in_flight)
+            await anyio.lowlevel.checkpoint()
+        yield made_clients
+        for client in made_clients:
+            client.finish.set()

@@ -1,21 +1,21 @@
 from __future__ import annotations
 
-import asyncio
-import gzip
 import hashlib
 import json
 import random
 import re
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
-from mtpd.proxy.route import MAX_BODY_BYTES
-from tests.fakes.actors import Fails, FakeActor, Loads
-from tests.fakes.board import Queue, arm, until
+from tests.fakes.board import arm, until
 from tests.fakes.front import CHAT, JSON, stage
 from tests.fakes.upstream import DONE, SSE, Conversation, json_reply, stream
+
+if TYPE_CHECKING:
+    from tests.fakes.actors import FakeActor
 
 KIND = "application/json"
 WORD = "\u4e16\U0001f600".encode()
@@ -320,155 +320,3 @@ async def test_a_request_cut_by_force_before_its_first_byte_is_done_by_the_next_
         tasks.start_soon(ask)
         await until(lambda: s.engine.seen)
         await s.bench.board.switch(arm("a", 3), reason="now", force=True, drain_timeout_s=0.01)
-
-
-# Waiting ----------------------------------------------------------------------------
-
-
-async def test_64_wait_and_the_next_is_told_at_once_when_to_come_back() -> None:
-    async with stage(json_reply(REPLY)) as s:
-        s.bench.actor("a").script.append(Loads(gate := anyio.Event()))
-        async with anyio.create_task_group() as tasks:
-            for _ in range(64):
-                tasks.start_soon(s.post)
-            await until(lambda: s.bench.board.queue().waiting == 64)
-            with anyio.fail_after(1):
-                response, body = await s.post()
-            assert response.status == 503
-            assert int(response.headers["Retry-After"]) >= 1
-            assert json.loads(body)["error"]["code"] == "queue_full"
-            gate.set()
-        outcomes = [event.outcome for event in s.finished]
-        assert outcomes == ["rejected", *["complete"] * 64]
-
-
-async def test_a_request_that_waited_too_long_gets_503_and_never_reaches_the_engine() -> None:
-    async with stage(json_reply(REPLY)) as s, anyio.create_task_group() as tasks:
-        s.bench.actor("a").script.append(Loads(anyio.Event()))
-
-        async def ask() -> None:
-            response, body = await s.post()
-            assert response.status == 503
-            assert int(response.headers["Retry-After"]) >= 1
-            error = json.loads(body)["error"]
-            assert error["code"] == "queue_timeout"
-            assert "within 120 s" in error["message"]
-
-        tasks.start_soon(ask)
-        await until(lambda: s.bench.board.queue().waiting)
-        s.bench.clock.advance(120)
-        s.bench.board.tick()
-        await until(lambda: s.finished)
-        assert s.finished[0].duration_s == 120
-        assert s.engine.seen == []
-
-
-async def test_a_model_that_cannot_start_is_told_with_its_reason() -> None:
-    async with stage(json_reply(REPLY)) as s:
-        s.bench.actor("b").script.append(Fails())
-        response, body = await s.post(model="b")
-        assert response.status == 503
-        assert json.loads(body)["error"] == {
-            "message": "the model file is truncated",
-            "type": "unavailable_error",
-            "code": "engine_unavailable",
-            "param": None,
-        }
-
-
-async def test_requests_wait_through_a_switch_and_none_is_lost() -> None:
-    async with stage(json_reply(REPLY), slots=2) as s, anyio.create_task_group() as tasks:
-        depths: list[str] = []
-
-        async def ask() -> None:
-            for _ in range(8):
-                response, body = await s.post()
-                assert body == REPLY
-                depths.append(response.headers["X-Mtpd-Depth"])
-
-        for _ in range(6):
-            tasks.start_soon(ask)
-        for depth in (1, 2, 3):
-            await s.bench.board.switch(arm("a", depth), reason="test")
-        await until(lambda: len(depths) == 48)
-        assert depths[-1] == "3"
-        assert {event.outcome for event in s.finished} == {"complete"}
-
-
-# What the daemon says itself --------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("data", "headers", "status", "code"),
-    [
-        (b'{"model":"A-"}', JSON, 404, "model_not_found"),
-        (b'{"model"', JSON, 400, "invalid_body"),
-        (b"{}", {"Content-Type": "text/plain"}, 415, "unsupported_media_type"),
-        (
-            b"{}",
-            {"Content-Type": "application/json; charset=latin-1"},
-            415,
-            "unsupported_media_type",
-        ),
-        (gzip.compress(b"{}"), {**JSON, "Content-Encoding": "gzip"}, 415, "unsupported_encoding"),
-    ],
-)
-async def test_what_cannot_be_served_is_told_in_openais_shape(
-    data: bytes, headers: dict[str, str], status: int, code: str
-) -> None:
-    async with stage(json_reply(REPLY)) as s:
-        async with s.session.post(s.url(), data=data, headers=headers) as response:
-            body = await response.json()
-        assert response.status == status
-        assert set(body["error"]) == {"message", "type", "code", "param"}
-        assert body["error"]["code"] == code
-        assert response.headers["X-Mtpd-Instance"] == "life-1"
-        assert s.engine.seen == []
-
-
-async def test_an_unknown_model_suggests_the_one_that_was_meant() -> None:
-    async with stage(json_reply(REPLY)) as s:
-        _, body = await s.post(model="alias-of-b")
-        assert "did you mean 'alias-of-a'?" in json.loads(body)["error"]["message"]
-
-
-async def test_a_declared_body_beyond_the_limit_is_refused_before_it_is_read() -> None:
-    async with stage(json_reply(REPLY)) as s:
-        reader, writer = await asyncio.open_connection("127.0.0.1", s.port)
-        writer.write(
-            f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {MAX_BODY_BYTES + 1}\r\n\r\n".encode()
-        )
-        with anyio.fail_after(5):
-            assert (await reader.readline()).startswith(b"HTTP/1.1 413")
-        writer.transport.abort()
-
-
-async def test_the_models_are_listed_with_what_is_loaded() -> None:
-    async with stage(json_reply(REPLY)) as s:
-        await s.post()
-        async with s.session.get(s.url("/v1/models")) as response:
-            body = await response.json()
-        assert body["object"] == "list"
-        assert body["data"][0] == {
-            "id": "a",
-            "object": "model",
-            "created": 1,
-            "owned_by": "mtpd",
-            "meta": {"context": 4096, "aliases": ["alias-of-a"], "status": "loaded"},
-        }
-        assert body["data"][1]["meta"]["status"] == "unloaded"
-
-
-async def test_health_is_ok_while_a_model_loads_and_not_once_the_daemon_stops() -> None:
-    async with stage(json_reply(REPLY), limits=Queue()) as s:
-        s.bench.actor("a").script.append(Loads(anyio.Event()))
-        wire = await s.connect(ASK)
-        await until(lambda: s.bench.board.queue().waiting)
-        async with s.session.get(s.url("/health")) as response:
-            assert (response.status, await response.json()) == (200, {"status": "ok"})
-        s.bench.board.close("the daemon is stopping")
-        assert b"503" in await wire.until(b"\r\n")
-        async with s.session.get(s.url("/health")) as response:
-            assert response.status == 503
-        wire.leave()

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from mtpd.proxy.usage import MAX_EVENT_BYTES, MAX_JSON_BYTES, Tap, Usage, usage_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TIMINGS = (
     b'"timings":{"cache_n":3,"prompt_n":7,"predicted_n":20,"predicted_per_second":41.5,'
@@ -106,3 +111,16 @@ def test_a_figure_that_is_not_a_count_stays_unknown(bad: bytes) -> None:
 def test_a_rate_that_is_not_a_number_stays_unknown(bad: bytes) -> None:
     body = b'{"timings":{"predicted_per_second":%s}}' % bad
     assert usage_of(tapped(body, sse=False).summary()).decode_tps is None
+
+
+def test_every_recorded_stream_of_the_real_engine_is_seen_as_complete(corpus: Path) -> None:
+    streams = sorted((corpus / "logs").glob("*.sse"))
+    assert len(streams) >= 8
+    for path in streams:
+        summary = tapped(path.read_bytes()).summary()
+        usage = usage_of(summary)
+        assert summary.complete, path.name
+        assert not summary.error
+        assert usage.prompt_tokens, path.name
+        assert usage.drafted, path.name
+        assert usage.accepted is not None

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+
+import anyio
+
+from tests.fakes.actors import Fails, Loads
+from tests.fakes.board import arm, until
+from tests.fakes.front import stage
+from tests.fakes.upstream import json_reply
+
+REPLY = b'{"choices":[{"message":{"content":"x"}}]}'
+
+
+async def test_64_wait_and_the_next_is_told_at_once_when_to_come_back() -> None:
+    async with stage(json_reply(REPLY)) as s:
+        s.bench.actor("a").script.append(Loads(gate := anyio.Event()))
+        async with anyio.create_task_group() as tasks:
+            for _ in range(64):
+                tasks.start_soon(s.post)
+            await until(lambda: s.bench.board.queue().waiting == 64)
+            with anyio.fail_after(1):
+                response, body = await s.post()
+            assert response.status == 503
+            assert int(response.headers["Retry-After"]) >= 1
+            assert json.loads(body)["error"]["code"] == "queue_full"
+            gate.set()
+        outcomes = [event.outcome for event in s.finished]
+        assert outcomes == ["rejected", *["complete"] * 64]
+
+
+async def test_a_request_that_waited_too_long_gets_503_and_never_reaches_the_engine() -> None:
+    async with stage(json_reply(REPLY)) as s, anyio.create_task_group() as tasks:
+        s.bench.actor("a").script.append(Loads(anyio.Event()))
+
+        async def ask() -> None:
+            response, body = await s.post()
+            assert response.status == 503
+            assert int(response.headers["Retry-After"]) >= 1
+            error = json.loads(body)["error"]
+            assert error["code"] == "queue_timeout"
+            assert "within 120 s" in error["message"]
+
+        tasks.start_soon(ask)
+        await until(lambda: s.bench.board.queue().waiting)
+        s.bench.clock.advance(120)
+        s.bench.board.tick()
+        await until(lambda: s.finished)
+        assert s.finished[0].duration_s == 120
+        assert s.engine.seen == []
+
+
+async def test_a_model_that_cannot_start_is_told_with_its_reason() -> None:
+    async with stage(json_reply(REPLY)) as s:
+        s.bench.actor("b").script.append(Fails())
+        response, body = await s.post(model="b")
+        assert response.status == 503
+        assert json.loads(body)["error"] == {
+            "message": "the model file is truncated",
+            "type": "unavailable_error",
+            "code": "engine_unavailable",
+            "param": None,
+        }
+
+
+async def test_requests_wait_through_a_switch_and_none_is_lost() -> None:
+    async with stage(json_reply(REPLY), slots=2) as s, anyio.create_task_group() as tasks:
+        depths: list[str] = []
+
+        async def ask() -> None:
+            for _ in range(8):
+                response, body = await s.post()
+                assert body == REPLY
+                depths.append(response.headers["X-Mtpd-Depth"])
+
+        for _ in range(6):
+            tasks.start_soon(ask)
+        for depth in (1, 2, 3):
+            await s.bench.board.switch(arm("a", depth), reason="test")
+        await until(lambda: len(depths) == 48)
+        assert depths[-1] == "3"
+        assert {event.outcome for event in s.finished} == {"complete"}
