@@ -160,15 +160,20 @@ class Engines(Generic[C]):
         await self.stop(device, reason)
         actor = await self._actor(plan.key)
         view = await _start(actor, plan)
-        if view.state != READY:
-            raise failure_of(view)
-        return await self._install(plan, actor, view.id)
+        if view.state == READY:
+            running = await self._install(plan, actor)
+            view = actor.view()
+            if view.state == READY:
+                running.engine_id = view.id
+                return running
+            await self._retire(device)  # it died while it was being connected to
+        raise failure_of(view)
 
     async def adopt(self, key: EngineKey) -> None:
         """Count a start that its supervisor still tries as what runs on the device."""
         actor = await self._actor(key)
         if actor.plan is not None:
-            await self._install(actor.plan, actor, "")
+            await self._install(actor.plan, actor)
 
     def retrying(self, key: EngineKey) -> bool:
         """Whether the supervisor goes on trying after a failure."""
@@ -209,7 +214,7 @@ class Engines(Generic[C]):
             revision = await actor.wait_change(revision)
             self._on_change(device)
 
-    async def _install(self, plan: LaunchPlan, actor: Actor, engine_id: str) -> Running[C]:
+    async def _install(self, plan: LaunchPlan, actor: Actor) -> Running[C]:
         async with AsyncExitStack() as opening:
             upstream = EndpointUpstream(plan.endpoint)
             opening.push_async_callback(upstream.aclose)
@@ -218,7 +223,7 @@ class Engines(Generic[C]):
         running = self._running[plan.key.device] = Running(
             plan=plan,
             actor=actor,
-            engine_id=engine_id,
+            engine_id="",
             client=client,
             upstream=upstream,
             opened=opened,

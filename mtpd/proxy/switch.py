@@ -331,6 +331,7 @@ class Switchboard(Generic[C]):
         if before is None and lane.state.held is None and self._engines.retrying(key):
             await self._engines.adopt(key)
             lane.post(Lost())
+            self._observe(lane.device)  # it may have come up in the meantime
             return
         if (present := self._engines.ready(lane.device)) is not None:
             # The arm could not even be planned: what served still does.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from tuner.types import Arm, Drafter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from contextlib import AbstractAsyncContextManager
 
     from mtpd.proxy.engines import Lease
     from mtpd.types import Endpoint
@@ -51,6 +50,7 @@ class Bench:
     Attributes:
         chosen: The arm chosen for a profile; depth 0 for those not named.
         endpoints: Where a profile's engine listens.
+        connecting: Holds up every connection to an engine until it is set.
         unplannable: Profiles whose plan fails, each with its error.
     """
 
@@ -60,6 +60,7 @@ class Bench:
         self.endpoints: dict[str, Endpoint] = {}
         self.unplannable: dict[str, Exception] = {}
         self.actors: dict[str, FakeActor] = {}
+        self.connecting: anyio.Event | None = None
         self.board: Switchboard[str] = Switchboard(
             make_actor=lambda key: self.actor(key.profile),
             plan_for=self._plan,
@@ -96,8 +97,11 @@ class Bench:
             fingerprint="",
         )
 
-    def _connect(self, endpoint: Endpoint) -> AbstractAsyncContextManager[str]:
-        return nullcontext(f"client of {endpoint}")
+    @asynccontextmanager
+    async def _connect(self, endpoint: Endpoint) -> AsyncIterator[str]:
+        if self.connecting is not None:
+            await self.connecting.wait()
+        yield f"client of {endpoint}"
 
 
 @asynccontextmanager

@@ -167,6 +167,35 @@ async def test_the_first_start_that_crashes_keeps_its_waiters_until_a_restart_su
             assert waiting.lease.engine_id == "a#2"
 
 
+async def test_a_restart_that_succeeds_while_nobody_looks_is_noticed() -> None:
+    async with bench() as made:
+        made.actor("a").script.append(Fails("crash", "died", "backoff"))
+        made.connecting = anyio.Event()
+        async with clients(made, "a") as (waiting,):
+            await until(lambda: made.actor("a").view().state == "backoff")
+            await anyio.wait_all_tasks_blocked()
+            made.actor("a").recover()
+            made.connecting.set()
+            await until(lambda: waiting.lease)
+            assert waiting.lease is not None
+            assert waiting.lease.engine_id == "a#2"
+
+
+async def test_an_engine_that_dies_while_it_is_connected_to_serves_nobody() -> None:
+    async with bench() as made:
+        made.connecting = anyio.Event()
+        async with clients(made, "a") as (waiting,):
+            await until(lambda: made.actor("a").view().state == "ready")
+            await anyio.wait_all_tasks_blocked()
+            made.actor("a").crash()
+            made.connecting.set()
+            await anyio.wait_all_tasks_blocked()
+            made.actor("a").recover()
+            await until(lambda: waiting.lease)
+            assert waiting.lease is not None
+            assert waiting.lease.engine_id == "a#2"
+
+
 async def test_requests_wait_while_a_crashed_engine_is_restarted() -> None:
     async with bench() as made:
         await made.board.switch(arm("a"), reason="first")
