@@ -33,9 +33,12 @@ class Splitter:
         if not others:
             return []
         lines = [self._take()]
-        for middle in others[:-1]:
-            self._hold(middle)
-            lines.append(self._take())
+        for whole in others[:-1]:  # most lines of a flood come whole
+            if len(whole) <= LINE_BYTES:
+                lines.append(_text(whole))
+            else:
+                self._hold(whole)
+                lines.append(self._take())
         self._hold(others[-1])
         return lines
 
@@ -49,13 +52,16 @@ class Splitter:
         self._held += part[:room]
 
     def _take(self) -> str:
-        text = self._held.removesuffix(b"\r").decode(errors="replace")
-        if not text.isprintable():
-            text = UNPRINTABLE.sub("\ufffd", COLOUR.sub("", text))
+        text = _text(self._held)
         if self._cut:
             text += " [cut]"
         self._held, self._cut = b"", False
         return text
+
+
+def _text(line: bytes) -> str:
+    text = line.removesuffix(b"\r").decode(errors="replace")
+    return text if text.isprintable() else UNPRINTABLE.sub("\ufffd", COLOUR.sub("", text))
 
 
 class Ring:

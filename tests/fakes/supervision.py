@@ -15,6 +15,7 @@ import anyio
 from mtpd.clock import SystemClock
 from mtpd.config.data import bundled_model
 from mtpd.faults import NoFaults
+from mtpd.supervise.ports import no_device
 from mtpd.supervise.runner import EngineActor
 from mtpd.supervise.spawn import ShimSpawner
 from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from mtpd.engine.facts import Fact
     from mtpd.events import Event
     from mtpd.faults import Faults
-    from mtpd.supervise.ports import Probe, Spawner
+    from mtpd.supervise.ports import Probe, Release, Spawner
     from mtpd.types import Endpoint, Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -152,6 +153,8 @@ class Stage:
         *,
         probe: Probe | None = None,
         spawner: Spawner | None = None,
+        ledger: MemoryLedger | None = None,
+        release: Release = no_device,
         on_event: Callable[[Event], None] | None = None,
         time: ManualTime | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
@@ -160,7 +163,7 @@ class Stage:
     ) -> None:
         self.events: list[Event] = []
         self.facts: list[Fact] = []
-        self.ledger = MemoryLedger()
+        self.ledger = ledger or MemoryLedger()
         self._count, self._prefix = 0, prefix
         self.actor = EngineActor(
             key=KEY,
@@ -174,6 +177,7 @@ class Stage:
             rng=lambda: 0.5,
             new_id=self.new_id,
             on_fact=lambda _, fact: self.facts.append(fact),
+            release=release,
             sleep=time.sleep if time else sleep,
         )
 

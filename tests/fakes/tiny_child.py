@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 
-NOISE = b"0.00.123.456 D slot update_slots: nothing of interest happens in this line at all\n"
+NOISE = b"0.00.123.456 D slot update_slots: nothing of interest" + b" and more of it" * 10 + b"\n"
 
 
 def main() -> None:

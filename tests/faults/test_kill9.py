@@ -50,9 +50,11 @@ async def parent(prefix: str, seed: int, directory: Path, *more: str) -> AsyncIt
     assert process.stdout is not None
     try:
         yield process
-    finally:
+    except BaseException:
         with suppress(ProcessLookupError):
             process.kill()
+        raise
+    finally:
         with anyio.CancelScope(shield=True):
             await process.aclose()
     with anyio.move_on_after(GONE_S):
