@@ -24,12 +24,14 @@ MAX_LINE = 4 * 1024
 """Only so many characters of a line are looked at; longer ones quote prompts."""
 
 _QUOTED = 200
-_HEAD = 40
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_PREFIX = re.compile(
-    r"(?=[\[\dIWED])(?:\[\d+\] )?(?:\d+\.\d\d\.\d{3}\.\d{3} )?(?:([ID]) |[WE] )?", re.ASCII
+_START = re.compile(
+    r"(?:\[\d+\] )?(?:\d+\.\d\d\.\d{3}\.\d{3} )?(?:([IWED]) )?([^:]{1,40})", re.ASCII
 ).match
+
+_TELLING = frozenset("ID")
+_FAILING = frozenset("WE")
 
 _INFO_RULES = START_RULES + RUN_RULES
 _ALL_RULES = _INFO_RULES + END_RULES
@@ -55,9 +57,6 @@ _NOISE = (
     "que  process_new_",
     "que  yield_to_que",
     "spec        draft",
-    "srv        decode",
-    "srv  process_sing",
-    "srv  update_slots",
 )
 # Functions that print a lot and only sometimes what interests us: fewer rules to try.
 _TALKATIVE = {
@@ -75,36 +74,36 @@ _BY_FUNCTION: dict[str, tuple[Rule, ...]] = dict.fromkeys(_NOISE, ()) | {
 
 def plain(line: str) -> str:
     """The message of a line without colour, prefix and trailing space."""
-    return _split(line)[0]
+    if "\x1b" in line:
+        line = _ANSI.sub("", line)
+    start = _START(line)
+    return (line[start.start(2) :] if start else line).rstrip()
 
 
 def fact(line: str) -> Fact | None:
     """What one line says; None for a line that says nothing to us. Never raises."""
-    text, informative = _split(line)
-    if text.startswith('{"type":'):
-        return _json(text)
-    return _read(text, informative=informative)
-
-
-def _split(line: str) -> tuple[str, bool]:
-    """The message, and whether its level says that it tells of no failure."""
     if len(line) > MAX_LINE:
         line = line[:MAX_LINE]
     if "\x1b" in line:
         line = _ANSI.sub("", line)
-    match = _PREFIX(line)
-    if match is None:
-        return line.rstrip(), False
-    return line[match.end() :].rstrip(), match[1] is not None
+    start = _START(line)
+    if start is None:
+        return None
+    level = start[1]
+    rules = None if level in _FAILING else _BY_FUNCTION.get(start[2])
+    if rules == ():
+        return None
+    text = line[start.start(2) :].rstrip()
+    if rules is not None:
+        return _read(text, rules)
+    if text.startswith('{"type":'):
+        return _json(text)
+    if _REQUEST_MARK in text:
+        return _read(text, REQUEST_RULES)
+    return _read(text, _INFO_RULES if level in _TELLING else _ALL_RULES)
 
 
-def _read(text: str, *, informative: bool) -> Fact | None:
-    rules = _BY_FUNCTION.get(text[: text.find(":", 0, _HEAD)])
-    if rules is None:
-        if _REQUEST_MARK in text:
-            rules = REQUEST_RULES
-        else:
-            rules = _INFO_RULES if informative else _ALL_RULES
+def _read(text: str, rules: tuple[Rule, ...]) -> Fact | None:
     for rule in rules:
         if rule[0] in text:
             match = rule[1](text)
@@ -130,7 +129,7 @@ def _json(text: str) -> Fact | None:
         return None
     message = record.get("msg")
     if isinstance(message, str):
-        return _read(plain(message.partition("\n")[0]), informative=False)
+        return fact(message.partition("\n")[0])
     data = record.get("data")
     if record.get("type") == "fit_memory_breakdown" and isinstance(data, dict):
         return _table(data.get("rows"))

@@ -50,6 +50,8 @@ def test_prefix_colour_router_and_json_make_no_difference(line: str) -> None:
 def test_the_message_of_a_line_is_what_follows_its_prefix() -> None:
     assert plain("[7] 0.00.088.073 W srv  x: y  ") == "srv  x: y"
     assert plain("17.0 I think") == "17.0 I think"
+    assert plain("\x1b[32mW \x1b[0msrv  x: y") == "srv  x: y"
+    assert plain("") == ""
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,19 @@ def test_text_quoted_inside_another_line_is_no_evidence(line: str) -> None:
 @pytest.mark.parametrize("function", ["llama_model_loader: - kv 1", "print_info", "load"])
 def test_what_a_model_file_says_of_itself_is_not_even_looked_at(function: str) -> None:
     assert fact(f"{PREFIX}{function}: general.name = {OFFLOADED}") is None
-    assert fact(f"0.00.088.073 W {function}: terminate called, std::bad_alloc") is None
+    assert fact(f"{function}: general.name = {OFFLOADED}") is None
+
+
+def test_a_warning_or_error_is_looked_at_whoever_prints_it() -> None:
+    lost = f.DeviceLost(what="ErrorDeviceLost")
+    assert (
+        fact(
+            "0.00.088.073 E srv  update_slots: decode() failed: vk::Queue::submit: ErrorDeviceLost"
+        )
+        == lost
+    )
+    assert fact("0.00.088.073 E load: std::bad_alloc") == f.OutOfMemory(device="host")
+    assert fact("0.00.088.073 W sched_reserve: std::bad_alloc") == f.OutOfMemory(device="host")
 
 
 @pytest.mark.parametrize(
