@@ -15,6 +15,7 @@ from mtpd import logs
 from mtpd.app import serve as serve_daemon
 from mtpd.cli.demo_report import show_progress, show_report
 from mtpd.config.directories import Directories, find_config
+from mtpd.config.files import NO_MODEL
 from mtpd.config.load import load
 from mtpd.demo import Demo, run_demo
 from mtpd.errors import ConfigError
@@ -68,6 +69,8 @@ def serve(
             hint="name one with --config FILE, or try mtpd demo, which needs none",
         )
     config = load(found, overrides={"server.listen": listen})
+    if not config.profiles:
+        raise ConfigError((f"{found}: {NO_MODEL}",), hint="mtpd check looks at everything")
     directories = Directories.resolve(
         os.environ, state=state_dir, runtime=runtime_dir, cache=cache_dir
     )

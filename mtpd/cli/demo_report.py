@@ -66,11 +66,13 @@ def _forecasts(out: Console, forecasts: tuple[Forecast, ...]) -> None:
     first = forecasts[0]
     table = Table(title=f"FORECAST, not measured: this acceptance on {first.hardware}", box=None)
     table.add_column("model")
-    for depth in range(max(len(f.ratios) for f in forecasts)):
+    depths = max(len(f.ratios) for f in forecasts)
+    for depth in range(depths):
         table.add_column(f"depth {depth}", justify="right")
     table.add_column("best")
     for forecast in forecasts:
         cells = [f"{ratio.mid:.2f}x" for ratio in forecast.ratios]
+        cells += [""] * (depths - len(cells))
         table.add_row(forecast.model, *cells, f"depth {forecast.best_depth}")
     out.print()
     out.print(table)

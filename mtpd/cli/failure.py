@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["exit_code_of"]
 
 
-def exit_code_of(command: click.Command, args: Sequence[str] | None = None) -> int:
+def exit_code_of(
+    command: click.Command, args: Sequence[str] | None = None, *, name: str = "mtpd"
+) -> int:
     """Run a click command; print what went wrong on stderr; return the exit code.
 
     Set ``MTPD_TRACEBACK=1`` to see the traceback of an unexpected error.
@@ -25,11 +27,11 @@ def exit_code_of(command: click.Command, args: Sequence[str] | None = None) -> i
     try:
         result = command.main(args=args, standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # main is the last place
-        return _report(error)
+        return _report(error, name)
     return result if isinstance(result, int) else 0
 
 
-def _report(error: BaseException) -> int:
+def _report(error: BaseException, name: str) -> int:
     match error:
         case click.ClickException():
             error.show()
@@ -37,25 +39,26 @@ def _report(error: BaseException) -> int:
         case click.Abort() | KeyboardInterrupt():
             click.echo("interrupted", err=True)
         case MtpdError():
-            _show(str(error), error.hint)
+            _show(str(error), error.hint, name)
             return error.exit_code
         case BrokenPipeError():  # the reader of our output left: nothing more to say to it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         case BaseExceptionGroup() if (expected := error.subgroup(MtpdError)) is not None:
             # A task group wraps what it was told; the sentence inside is for the user.
-            return _report(expected.exceptions[0])
+            return _report(expected.exceptions[0], name)
         case _:
             _show(
                 f"unexpected {type(error).__name__}: {error}",
                 "this is a fault of mtpd; run again with MTPD_TRACEBACK=1 and report the traceback",
+                name,
             )
             if os.environ.get("MTPD_TRACEBACK"):
                 traceback.print_exception(error)
     return EXIT_FAILED
 
 
-def _show(message: str, hint: str | None) -> None:
+def _show(message: str, hint: str | None, name: str) -> None:
     for line in message.splitlines() or [""]:
-        click.echo(f"mtpd: {line}", err=True)
+        click.echo(f"{name}: {line}", err=True)
     if hint:
-        click.echo(f"      ({hint})", err=True)
+        click.echo(f"{' ' * len(name)}  ({hint})", err=True)

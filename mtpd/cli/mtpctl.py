@@ -215,4 +215,4 @@ for command in operations.COMMANDS:
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    sys.exit(exit_code_of(cli))
+    sys.exit(exit_code_of(cli, name="mtpctl"))

@@ -16,12 +16,18 @@ from mtpd.errors import ConfigError
 if TYPE_CHECKING:
     from mtpd.config.model import Config, Profile
 
-__all__ = ["file_problems", "require_files"]
+__all__ = ["NO_MODEL", "file_problems", "require_files"]
+
+NO_MODEL = "no model is configured: add [models.NAME] with its file, or profiles/models/NAME.toml"
+"""What is said of a configuration that could not serve anything."""
 
 
 def file_problems(config: Config) -> tuple[str, ...]:
-    """Every file that a profile names and that cannot be read, as ``FILE:LINE: KEY: ...``."""
-    problems = []
+    """Every file that a profile names and that cannot be read, as ``FILE:LINE: KEY: ...``.
+
+    Also says when there is no profile at all.
+    """
+    problems = [] if config.profiles else [NO_MODEL]
     for profile in config.profiles.values():
         for key, text in _named(profile):
             path = dotted(("models", profile.name, *key))

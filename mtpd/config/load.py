@@ -134,7 +134,13 @@ class _Loading:
         files = find(self.places, "models")
         if hardware is not None:
             self.sources.append(hardware.file)
-        for name in sorted(files.keys() | _model_names(self.main) | _names(self.override_tree)):
+        asked = _model_names(self.main) | _names(self.override_tree)
+        if self.main is not None:
+            # A shipped profile is an offer: it takes part where the file refers to it.
+            kept = asked | _pool_members(self.main.tree) | _pool_members(self.override_tree)
+            shipped = profiles_dir() / "models"
+            files = {n: f for n, f in files.items() if n in kept or f.parent != shipped}
+        for name in sorted(files.keys() | asked):
             self.mount_defaults(name, hardware)
             source = self.read(files[name]) if name in files else None
             if source is not None:
@@ -155,7 +161,7 @@ class _Loading:
         merge(self.tree, self.origins, nest(at, defaults), lines)
 
     def validate_root(self) -> RootTable | None:
-        named = frozenset(_names(self.tree))
+        named = frozenset(_names(self.tree) | find(self.places, "models").keys())
         validation = Validation(origins=self.origins, file=self.file)
         self.drop_models_without_a_file(validation)
         root = validation.table(RootTable, self.tree)
@@ -214,6 +220,16 @@ class _Loading:
         return MappingProxyType(
             {dotted(path): str(known.get(path, "default")) for path, _ in leaves(config)}
         )
+
+
+def _pool_members(tree: Tree) -> set[str]:
+    """Every name that a pool lists, whatever else is wrong with it."""
+    pools = tree.get("pools")
+    tables = pools.values() if isinstance(pools, dict) else ()
+    lists = [t["members"] for t in tables if isinstance(t, dict) and "members" in t]
+    return {
+        m for members in lists if isinstance(members, list) for m in members if isinstance(m, str)
+    }
 
 
 def _names(tree: Tree) -> set[str]:

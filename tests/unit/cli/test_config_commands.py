@@ -28,6 +28,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+POOL = '[pools.p]\nmembers = ["tiny-chained"]\n'
+"""A shipped model takes part where the configuration refers to it."""
+
+
 def run(command: click.Command, *args: str) -> Result:
     return CliRunner().invoke(command, args)
 
@@ -86,8 +90,19 @@ def test_check_as_json_is_the_summary(home: Path) -> None:
 def test_the_users_file_is_found_without_an_option(home: Path) -> None:
     folder = home / ".config" / "mtpd"
     folder.mkdir(parents=True)
-    path = write(folder, "")
+    path = write(folder, POOL)
     assert f"ok        {path}" in run(check).stdout
+
+
+def test_shipped_models_are_served_only_where_the_file_refers_to_them(home: Path) -> None:
+    path = write(home, POOL)
+    assert json.loads(run(check, "--config", path, "--json").stdout)["models"] == ["tiny-chained"]
+
+
+def test_a_configuration_without_a_model_is_a_problem(home: Path) -> None:
+    told = json.loads(run(check, "--config", write(home, ""), "--json").stdout)
+    assert told["ok"] is False
+    assert told["problems"][0].startswith("no model is configured: add [models.NAME]")
 
 
 def test_the_engines_own_system_file_is_warned_about(
@@ -135,7 +150,7 @@ def test_plan_prints_a_command_that_can_be_pasted(home: Path) -> None:
 def test_plan_says_why_this_depth(home: Path) -> None:
     path = write(
         home,
-        '[models.none]\nmodel = "m"\n[models.tiny-unchained.drafter]\ndepth = 1\n',
+        '[models.none]\nmodel = "m"\n[models.tiny-unchained.drafter]\ndepth = 1\n' + POOL,
     )
     reasons = {
         name: json.loads(run(plan, name, "--config", path, "--json").stdout)
@@ -178,7 +193,7 @@ def test_plan_for_an_engine_without_unix_sockets_names_a_port_and_shows_no_key(
     server = home / "server"
     server.write_text(f"#!/bin/sh\ncat <<'END'\n{lines}\nEND\n")
     server.chmod(0o755)
-    path = write(home, f'[engine]\nbinary = "{server}"\n')
+    path = write(home, f'[engine]\nbinary = "{server}"\n{POOL}')
     planned = json.loads(run(plan, "tiny-chained", "--config", path, "--json").stdout)
     assert planned["endpoint"] == "http://127.0.0.1:8081 with a key that is new at each start"
     assert planned["env"]["LLAMA_API_KEY"] == "a-new-key-per-start"

@@ -141,7 +141,7 @@ if TYPE_CHECKING:
             ),
         ),
         (
-            '[models.m]\nmodel = "m"\naliases = ["tiny-chained"]\n',
+            '[models.m]\nmodel = "m"\naliases = ["tiny-chained"]\n[models.tiny-chained]\n',
             (
                 "mtpd.toml:3: models.m.aliases.0: the alias 'tiny-chained' is already the model"
                 " 'tiny-chained'"
