@@ -207,7 +207,7 @@ class DeviceLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuError:
-    """Any other error of the GPU runtime (ROCm, CUDA, HSA)."""
+    """Any other error of the GPU runtime (ROCm, CUDA)."""
 
     what: str
 
