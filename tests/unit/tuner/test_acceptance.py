@@ -66,6 +66,13 @@ def test_cut_drafts_widen_the_upper_end_only() -> None:
         assert wide.high > plain.high
 
 
+def test_a_cut_token_excuses_a_position_only_as_far_as_it_can_concern_it() -> None:
+    """Two positions: a draft without the first lacks both, so 10 tokens excuse 5 and 10."""
+    first, second = alpha_intervals(PositionCounts(steps=100, accepted=(80, 60), cut=10))
+    assert first.high == alpha_intervals(PositionCounts(steps=95, accepted=(80,)))[0].high
+    assert second.high == alpha_intervals(PositionCounts(steps=70, accepted=(60,)))[0].high
+
+
 def test_more_cut_tokens_than_misses_leave_no_miss() -> None:
     posterior = beta_posterior(PositionCounts(steps=100, accepted=(98, 50), cut=40))[0]
     assert posterior.interval.high == pytest.approx(0.9996, abs=1e-3)
@@ -111,7 +118,9 @@ def test_repetitions_of_one_text_count_once() -> None:
     machine = Machine()
     counts = pool_counts(machine.run(arm(2)))
     assert counts == PositionCounts(steps=800, accepted=(744, 548))
-    assert len(distinct_texts(machine.run(arm(2)))) == 4
+    distinct = distinct_texts(reversed(machine.run(arm(2))))
+    assert len(distinct) == 4
+    assert {o.repetition for o in distinct} == {0}, "the first one in a canonical order"
 
 
 def test_an_excluded_observation_is_not_pooled() -> None:

@@ -112,7 +112,7 @@ def test_an_incumbent_at_another_depth_of_the_chosen_model_is_switched() -> None
 
 
 def test_a_tie_goes_to_the_lower_perplexity_then_to_the_least_memory_then_to_the_name() -> None:
-    by_quality = choose_model((model("a", 50.0, 5.7), model("b", 50.1, 5.6)))
+    by_quality = choose_model((model("a", 50.0, 5.7, gib=8), model("b", 50.1, 5.6, gib=9)))
     assert by_quality.arm == arm(2, "b")
     assert by_quality.reason.endswith("and has the lower perplexity")
     by_memory = choose_model((model("a", 50.0, 5.6, gib=9), model("b", 50.1, 5.6, gib=8)))
@@ -202,6 +202,14 @@ def test_measured_models_are_compared_over_the_prompts_they_share() -> None:
     assert decision.arm == arm(2, "a")
     assert decision.predicted is not None
     assert decision.predicted.mid == a.tps
+    uneven = [
+        dataclasses.replace(o, decode_s=o.decode_s / (1.5 if o.prompt else 0.8))
+        for o in fast.run(arm(2, "c"))
+    ]
+    (c,) = summarise(uneven)
+    assert (c.tps or 0.0) > 1.1 * (a.tps or 0.0)
+    unsure = choose_model((Candidate.of(a), Candidate.of(c)), incumbent=a.arm)
+    assert unsure.act is Act.KEEP, "faster on one prompt and slower on the other is a tie"
     shaky = dataclasses.replace(b, arm=arm(1, "b"), tps=(a.tps or 0.0) * 0.95, cells=())
     bare = choose_model((Candidate.of(a), Candidate.of(shaky)))
     assert bare.arm == arm(2, "a")

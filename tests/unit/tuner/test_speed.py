@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
@@ -126,6 +127,61 @@ def test_eight_workloads_of_one_prompt_have_no_unpaired_interval() -> None:
     verdict = compared(row(machine.run(arm(2), cells(plan))), row(machine.run(arm(0), cells(plan))))
     assert verdict.interval is None
     assert not verdict.paired
+
+
+def test_a_few_equal_texts_do_not_speak_for_the_others() -> None:
+    a = row(Machine().run(arm(2)))
+    odd = [
+        o if o.workload == "code" and not o.prompt else dataclasses.replace(o, digest="odd")
+        for o in Machine().run(arm(0))
+    ]
+    assert "3 of 4 prompts" in refused(a, row(odd)).sentence
+
+
+def test_the_paired_interval_is_that_computed_by_hand() -> None:
+    """Two workloads of two prompts; log ratios of 0.1 +- d within each."""
+    d = 0.03
+    base = Machine(wobble=0.0).run(arm(1))
+    moved = scaled(base, {0: math.exp(0.1 + d), 1: math.exp(0.1 - d)})
+    verdict = compared(moved, row(base))
+    assert verdict.interval is not None
+    # s^2 = 4 d^2 / 2; variance of the mean = s^2 (1/2 + 1/2) / 2^2; t(df 2) = 4.3027
+    half = 4.3027 * math.sqrt(2 * d * d / 4)
+    assert math.log(verdict.interval.high) == pytest.approx(0.1 + half, abs=1e-4)
+    assert math.log(verdict.interval.low) == pytest.approx(0.1 - half, abs=1e-4)
+
+
+def test_the_unpaired_interval_is_that_computed_by_hand() -> None:
+    """Four workloads of two prompts; each arm's log speeds +- d within each."""
+    d = 0.03
+    plan = tuple(WorkloadPlan(name=name, prompts=2) for name in "abcd")
+    level = [
+        dataclasses.replace(o, decode_s=o.decode_s * (1 + 0.01 * o.prompt))
+        for o in Machine(wobble=0.0).run(arm(1), cells(plan))
+    ]
+    first = scaled(tuple(level), {0: math.exp(d), 1: math.exp(-d)})
+    other = tuple(dataclasses.replace(o, digest="?") for o in level)
+    verdict = compared(first, scaled(other, {0: math.exp(d), 1: math.exp(-d)}))
+    assert not verdict.paired
+    assert verdict.interval is not None
+    # per arm s^2 = 8 d^2 / 4, variance = s^2 * 4 (1/2) / 4^2; both add; t(df 8) = 2.3060
+    half = 2.3060 * math.sqrt(2 * (2 * d * d) * (4 / 2) / 16)
+    assert math.log(verdict.interval.high) == pytest.approx(half, abs=1e-4)
+
+
+def test_timing_noise_alone_gives_the_interval_computed_by_hand() -> None:
+    """Two workloads of one prompt, three repetitions: +-d around the median, on both arms."""
+    d = 0.02
+    plan = cells((WorkloadPlan(name="code", prompts=1), WorkloadPlan(name="prose", prompts=1)))
+    base = Machine(wobble=0.0).run(arm(1), plan)
+    noisy = [
+        dataclasses.replace(o, decode_s=o.decode_s * math.exp(d * (o.repetition - 1))) for o in base
+    ]
+    verdict = compared(row(noisy), row(noisy))
+    assert verdict.interval is not None
+    # s^2 = 4 * 2 d^2 / 8; a median costs pi / 2; variance = s^2 * (2 * 2/3) / 4; df = 8
+    expected = 2.306 * math.sqrt(math.pi / 2 * d * d * (2 * 2 / 3) / 4)
+    assert math.log(verdict.interval.high) == pytest.approx(expected, abs=1e-4)
 
 
 def test_the_few_other_texts_are_left_out_of_a_pairing() -> None:

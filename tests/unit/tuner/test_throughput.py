@@ -42,6 +42,13 @@ def test_deeper_depths_continue_the_fall_of_the_acceptance_and_are_bounded() -> 
     assert forecast.tps.low < forecast.tps.mid < forecast.tps.high
 
 
+def test_an_acceptance_that_rises_is_not_expected_to_rise_further() -> None:
+    rising = WorkloadPoint(counts=PositionCounts(steps=100, accepted=(60, 48)), step_s=0.054)
+    step = step_ratio(FIT, 2, 3, nearest=1)
+    forecast = predict_depth((rising,), 3, step)
+    assert forecast.tps.mid == pytest.approx((1 + 0.6 + 0.48 + 0.48 * 0.8) / (0.03 * 2.2))
+
+
 def test_workloads_are_predicted_one_by_one_and_averaged() -> None:
     slow = WorkloadPoint(counts=PositionCounts(steps=100, accepted=(50, 10)), step_s=0.054)
     assert predict(1, POINT, slow) == pytest.approx((predict(1) + predict(1, slow)) / 2)
