@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -22,6 +21,7 @@ from tests.fakes.supervision import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from mtpd.supervise.output import Output
     from mtpd.types import Command, EngineKey
