@@ -177,21 +177,26 @@ class _Run:
     async def arm(self, asked: Ask) -> None:
         """Start an arm once and run its cells; its failure is told, not raised."""
         self._report(f"starting {asked.arm}")
+        started = failure = None
         try:
             started = await self.hold.start(asked.arm)
-            self.history = self.history.started(
-                Start(
-                    arm=asked.arm,
-                    start_id=started.start_id,
-                    residency=started.verdict.residency,
-                )
-            )
             await self._cells(asked, started)
         except (EngineError, UpstreamError) as error:
             log.warning("calibration.arm_failed", arm=str(asked.arm), reason=str(error))
-            self.history = self.history.started(
-                _failed(asked.arm, len(self.history.starts), str(error))
-            )
+            failure = str(error)
+        self.history = self.history.started(self._start(asked.arm, started, failure))
+
+    def _start(self, arm: Arm, started: Started | None, failure: str | None) -> Start:
+        """One row per engine start, with its verdict also where it died in mid-cell."""
+        number = len(self.history.starts)
+        if started is None:
+            return _failed(arm, number, failure)
+        start_id = started.start_id
+        if any(known.start_id == start_id for known in self.history.starts):
+            # The same process was asked again; an attempt that does not count would never end.
+            start_id = f"{start_id}-again-{number}"
+        residency = started.verdict.residency
+        return Start(arm=arm, start_id=start_id, residency=residency, failure=failure)
 
     async def _cells(self, asked: Ask, started: Started) -> None:
         gate = await self.gate()
@@ -257,7 +262,7 @@ def _counted(before: SpecCounters | Absent, after: SpecCounters | Absent) -> Spe
     return after if isinstance(after, Absent) else prom.delta(before, after)
 
 
-def _failed(arm: Arm, number: int, why: str) -> Start:
+def _failed(arm: Arm, number: int, why: str | None) -> Start:
     return Start(
         arm=arm,
         start_id=f"not-started-{number}",

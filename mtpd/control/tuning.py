@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
+import structlog
 
 from mtpd.control.rows import depth_rows
+from mtpd.errors import MtpdError
 from mtpd.views import encode
 from tuner import pools
 from tuner.compare import PerplexityRun, Quality
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from tuner.types import Arm, Decision
 
 __all__ = ["DeviceHold", "Recorder", "Tuning", "TuningPlan"]
+
+log = structlog.get_logger()
 
 RESTORE_S = 300.0
 """How long bringing back what should serve may take when an operation is cancelled."""
@@ -157,13 +161,16 @@ class Tuning:
         chosen, and when the operation is cancelled.
         """
         async with self._hold(f"{plan.method} of {plan.subject}") as hold:
-            target = self._serving()
+            before = self._serving()
             try:
                 result, chosen = await self._measure(plan, operation_id, hold, progress)
-                target = chosen if plan.apply and chosen is not None else target
-            finally:
-                with anyio.CancelScope(shield=True), anyio.move_on_after(RESTORE_S):
-                    await _serve(hold, target)
+            except BaseException:
+                await _bring_back(hold, before)
+                raise
+            applied = plan.apply and chosen is not None
+            # From here on a cancelled operation has decided: what was chosen is served.
+            with anyio.CancelScope(shield=True), anyio.move_on_after(RESTORE_S):
+                await _serve(hold, chosen if applied else before)
         return result
 
     async def _measure(
@@ -240,6 +247,15 @@ class Tuning:
             require=frozenset(pool.require_tags),
             accept_offload=pool.offload.value == "accept",
         )
+
+
+async def _bring_back(hold: DeviceHold, before: Arm | None) -> None:
+    """Serve again what served; a failure here must not hide why the operation ends."""
+    with anyio.CancelScope(shield=True), anyio.move_on_after(RESTORE_S):
+        try:
+            await _serve(hold, before)
+        except MtpdError as error:
+            log.warning("tuning.not_brought_back", arm=str(before), reason=str(error))
 
 
 async def _serve(hold: DeviceHold, target: Arm | None) -> None:

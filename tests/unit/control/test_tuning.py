@@ -1,0 +1,320 @@
+"""One operation from the hold to the decision: what serves afterwards, whatever happens.
+
+The calibrator, the recorder, the database, the bus and the choices are the real ones; the
+device is held by a script. The daemon as a whole is in tests/integration/test_daemon.py.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from mtpd.bus import Bus
+from mtpd.calibrate import Calibrator
+from mtpd.config.model import Pool
+from mtpd.control.choices import Choices
+from mtpd.control.plans import TuneRequest, probe_plan, tune_plan
+from mtpd.control.recorder import StoreRecorder
+from mtpd.control.tuning import Tuning
+from mtpd.errors import CalibrationError, EngineError
+from mtpd.store.db import Database
+from mtpd.store.journal import Journal
+from mtpd.store.operations_table import OperationRows
+from mtpd.store.samples import Measurements
+from mtpd.types import GateResult
+from tests.fakes.clock import FakeClock
+from tests.fakes.values import operation_view
+from tests.unit.control.held import scripted
+from tests.unit.control.made import arm, config, profile
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from mtpd.control.tuning import TuningPlan
+    from mtpd.views import DecisionView, Json, MeasurementView
+    from tests.unit.control.held import Asked, ScriptedDevice
+    from tuner.types import Arm
+
+ALPHA, BETA = profile("alpha"), profile("beta", max_depth=1)
+POOL = Pool(name="both", members=("alpha", "beta"))
+CONFIG = config(ALPHA, BETA, pools=(POOL,))
+OPERATION = "op-1"
+SHUT = GateResult(passed=False, reason="the edge is at 71 °C, above 44 °C")
+
+
+@dataclass
+class House:
+    """One tuning over a scripted device."""
+
+    device: ScriptedDevice
+    db: Database
+    before: Arm | None
+    gate: GateResult
+    choices: Choices = field(default_factory=lambda: Choices(config=CONFIG))
+    progress: list[tuple[int, int | None, str]] = field(default_factory=list)
+    holds: list[str] = field(default_factory=list)
+
+    def report(self, done: int, total: int | None, note: str) -> None:
+        self.progress.append((done, total, note))
+
+    async def gated(self) -> GateResult:
+        return self.gate
+
+    @asynccontextmanager
+    async def hold(self, reason: str) -> AsyncIterator[ScriptedDevice]:
+        self.holds.append(reason)
+        yield self.device
+
+    async def run(self, plan: TuningPlan) -> dict[str, Json]:
+        tuning = Tuning(
+            config=CONFIG,
+            calibrator=Calibrator(workloads=CONFIG.workloads, gate=self.gated, clock=FakeClock()),
+            recorder=StoreRecorder(
+                measurements=Measurements(db=self.db, clock=FakeClock()),
+                journal=Journal(db=self.db, clock=FakeClock()),
+                bus=Bus(boot="b", clock=FakeClock()),
+                describe=lambda _profile: {},
+            ),
+            hold=self.hold,
+            serving=lambda: self.before,
+            incumbent=self.choices.measured,
+            adopt=self.choices.adopt,
+        )
+        return await tuning.run(plan, OPERATION, self)
+
+    async def decisions(self) -> tuple[DecisionView, ...]:
+        return await Journal(db=self.db, clock=FakeClock()).list()
+
+    async def measurements(self) -> tuple[MeasurementView, ...]:
+        return await Measurements(db=self.db, clock=FakeClock()).list()
+
+
+@asynccontextmanager
+async def house(
+    folder: Path, *, before: Arm | None = None, gate: GateResult | None = None, **device: Any
+) -> AsyncIterator[House]:
+    async with (
+        await Database.open(folder / "state.sqlite3", FakeClock()) as db,
+        scripted(folder, **device) as held,
+    ):
+        await OperationRows(db=db).insert(operation_view(id=OPERATION), key=None)
+        opened = gate or GateResult(passed=True, reason="not applicable (no GPU)")
+        yield House(device=held, db=db, before=before, gate=opened)
+
+
+def plan(subject: str = "alpha", **changes: Any) -> TuningPlan:
+    asked: dict[str, Any] = {
+        "method": "sweep",
+        "depths": (0, 1),
+        "workloads": ("short",),
+        "prompts": 2,
+        "repetitions": 1,
+        "max_tokens": 48,
+        "apply": True,
+    }
+    return tune_plan(CONFIG, TuneRequest(subject=subject, **{**asked, **changes}))
+
+
+async def test_what_was_chosen_is_adopted_and_served(tmp_path: Path) -> None:
+    async with house(tmp_path, before=arm("beta")) as made:
+        result = await made.run(plan())
+        (decision,) = await made.decisions()
+        taken = await made.measurements()
+    assert made.holds == ["sweep of alpha"]
+    assert (decision.act, decision.subject, decision.operation_id) == ("choose", "alpha", OPERATION)
+    assert decision.measurement_ids == tuple(one.id for one in taken)
+    assert len(taken) == 4
+    assert made.choices.measured("alpha") == made.device.running == arm("alpha", 1)
+    assert (result["subject"], result["method"], result["applied"]) == ("alpha", "sweep", True)
+
+
+async def test_the_arm_that_was_measured_last_is_not_started_again_to_serve(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path) as made:
+        await made.run(plan())
+    assert made.device.starts == [arm("alpha"), arm("alpha", 1)]
+
+
+async def test_a_finding_that_is_not_applied_brings_back_what_served(tmp_path: Path) -> None:
+    async with house(tmp_path, before=arm("beta", 1)) as made:
+        await made.run(plan(apply=False))
+        (decision,) = await made.decisions()
+    assert decision.act == "measure"
+    assert made.choices.measured("alpha") is None
+    assert made.device.running == arm("beta", 1)
+
+
+async def test_a_probe_decides_nothing_and_brings_back_what_served(tmp_path: Path) -> None:
+    async with house(tmp_path, before=arm("alpha", 3)) as made:
+        await made.run(probe_plan(CONFIG, "alpha", 2))
+        (decision,) = await made.decisions()
+    assert (decision.act, decision.reason[:13]) == ("measure", "depth 2 pays:")
+    assert made.choices.measured("alpha") is None
+    assert made.device.running == arm("alpha", 3)
+    assert made.progress[-1][:2] == (6, 6)
+
+
+async def test_where_nothing_served_nothing_is_left_running(tmp_path: Path) -> None:
+    async with house(tmp_path) as made:
+        await made.run(plan(apply=False))
+        assert made.device.running is None
+
+
+async def test_a_pool_is_decided_after_its_members_from_all_their_cells(tmp_path: Path) -> None:
+    async with house(tmp_path) as made:
+        result = await made.run(plan("both", depths=None))
+        alpha, beta, both = await made.decisions()
+        taken = await made.measurements()
+    assert [d.subject for d in (alpha, beta, both)] == ["alpha", "beta", "both"]
+    ids = {name: [m.id for m in taken if m.arm.profile == name] for name in ("alpha", "beta")}
+    assert list(alpha.measurement_ids) == ids["alpha"]
+    assert list(beta.measurement_ids) == ids["beta"]
+    assert list(both.measurement_ids) == [*ids["alpha"], *ids["beta"]]
+    assert both.arm is not None
+    assert made.choices.pools() == {"both": both.arm.profile}
+    assert made.device.running == made.choices.measured("both")
+    assert isinstance(result["depths"], list)
+    assert len(result["depths"]) == 6
+
+
+async def test_progress_counts_over_all_models_up_to_the_announced_total(tmp_path: Path) -> None:
+    wanted = plan("both", depths=None, repetitions=2)
+    async with house(tmp_path) as made:
+        await made.run(wanted)
+    assert wanted.total() == (4 + 2) * 2 * 2
+    assert {total for _, total, _ in made.progress} == {24}
+    done = [count for count, _, _ in made.progress]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, 24)
+    first_of_beta = next(p for p in made.progress if p[2] == "starting beta@0")
+    assert first_of_beta[0] == 16
+
+
+async def test_a_search_that_decides_as_it_goes_announces_no_total(tmp_path: Path) -> None:
+    async with house(tmp_path) as made:
+        await made.run(plan(method="model-based", depths=None))
+    assert {total for _, total, _ in made.progress} == {None}
+
+
+async def test_an_arm_that_dies_is_in_the_result_and_the_others_are_chosen_from(
+    tmp_path: Path,
+) -> None:
+    def trouble(asked: Asked) -> str | None:
+        return "die" if asked.arm.depth == 1 else None
+
+    async with house(tmp_path, trouble=trouble) as made:
+        result = await made.run(plan(depths=(0, 1, 2)))
+    found: Any = result["depths"]
+    rows = {row["arm"]["depth"]: row for row in found}
+    assert rows[1]["decode_tps"] is None
+    assert "the engine did not answer /v1/chat/completions" in rows[1]["note"]
+    assert rows[2]["decode_tps"] > rows[0]["decode_tps"]
+    assert made.device.running == made.choices.measured("alpha") == arm("alpha", 2)
+
+
+@pytest.mark.parametrize("before", [arm("beta", 1), None], ids=["something served", "nothing"])
+async def test_a_cancelled_operation_brings_back_what_served(
+    tmp_path: Path, before: Arm | None
+) -> None:
+    def trouble(asked: Asked) -> str | None:
+        return "hang" if (asked.arm, asked.number) == (arm("alpha", 1), 3) else None
+
+    async with house(tmp_path, before=before, trouble=trouble) as made:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.run, plan())
+            with anyio.fail_after(10):
+                await made.device.hanging.wait()
+            tasks.cancel_scope.cancel()
+        assert made.device.running == before
+        assert await made.decisions() == ()
+        assert len(await made.measurements()) == 3
+    assert made.choices.measured("alpha") is None
+
+
+async def test_a_gate_that_does_not_open_is_told_and_brings_back_what_served(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path, before=arm("beta", 1), gate=SHUT) as made:
+        with pytest.raises(CalibrationError, match="the measurement gate did not open: the edge"):
+            await made.run(plan())
+        assert made.device.running == arm("beta", 1)
+        assert await made.decisions() == ()
+    assert made.choices.measured("alpha") is None
+
+
+async def test_when_nothing_could_be_measured_what_served_comes_back(tmp_path: Path) -> None:
+    def broken(which: Arm, _start: int) -> str | None:
+        return "it was killed by SIGILL" if which.profile == "alpha" else None
+
+    async with house(tmp_path, before=arm("beta", 1), broken=broken) as made:
+        with pytest.raises(CalibrationError, match="killed by SIGILL"):
+            await made.run(plan())
+        assert made.device.running == arm("beta", 1)
+
+
+async def test_what_cannot_come_back_does_not_hide_why_the_operation_ended(
+    tmp_path: Path,
+) -> None:
+    def broken(which: Arm, _start: int) -> str | None:
+        return "its model file vanished" if which.profile == "beta" else None
+
+    async with house(tmp_path, before=arm("beta"), gate=SHUT, broken=broken) as made:
+        with capture_logs() as lines, pytest.raises(CalibrationError, match="did not open"):
+            await made.run(plan())
+        assert made.device.running is None
+    (warning,) = [line for line in lines if line["event"] == "tuning.not_brought_back"]
+    assert (warning["arm"], warning["reason"]) == ("beta@0", "its model file vanished")
+
+
+async def test_a_cancelled_operation_stays_cancelled_if_nothing_comes_back(
+    tmp_path: Path,
+) -> None:
+    def trouble(asked: Asked) -> str | None:
+        return "hang" if asked.number == 2 else None
+
+    def broken(which: Arm, _start: int) -> str | None:
+        return "its model file vanished" if which.profile == "beta" else None
+
+    async with house(tmp_path, before=arm("beta"), trouble=trouble, broken=broken) as made:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.run, plan())
+            with anyio.fail_after(10):
+                await made.device.hanging.wait()
+            tasks.cancel_scope.cancel()
+        assert made.device.starts[-1] == arm("beta")
+        assert made.device.running is None
+
+
+async def test_a_chosen_arm_that_does_not_serve_is_an_error_with_its_reason(
+    tmp_path: Path,
+) -> None:
+    def broken(which: Arm, start: int) -> str | None:
+        return "out of memory" if (which, start) == (arm("alpha"), 2) else None
+
+    def trouble(asked: Asked) -> str | None:
+        # Depth 1 never measures anything, so depth 0 is chosen and must be started again.
+        return "die" if asked.arm.depth == 1 else None
+
+    async with house(tmp_path, broken=broken, trouble=trouble) as made:
+        with pytest.raises(EngineError, match="out of memory"):
+            await made.run(plan())
+        (decision,) = await made.decisions()
+    assert decision.arm is not None
+    assert decision.arm.depth == 0
+
+
+async def test_the_incumbent_stays_when_the_depths_tie(tmp_path: Path) -> None:
+    async with house(tmp_path) as made:
+        await made.run(plan())
+        again = await made.run(plan())
+        first, second = await made.decisions()
+    assert (first.act, second.act) == ("choose", "keep")
+    assert second.previous == first.arm == second.arm
+    assert again["applied"] is True
