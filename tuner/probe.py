@@ -36,11 +36,15 @@ def probe_decision(summaries: Sequence[ArmSummary], *, subject: str) -> Decision
     deep = rows[-1] if rows else None
     if deep is None or deep.arm.depth == 0:
         return _undecided(subject, "no depth above 0 was probed", rows)
-    if (why := next((w for row in rows if (w := rejection(row))), None)) is not None:
+    refused = (f"depth {row.arm.depth} {why}" for row in rows if (why := rejection(row)))
+    if (why := next(refused, None)) is not None:
         return _undecided(subject, f"the probe cannot be used: {why}", rows)
     cost = cost_of(rows)
-    if isinstance(deep.alphas, Unknown) or not isinstance(cost, CostFit):
-        return _undecided(subject, "this engine does not show the acceptance per position", rows)
+    if isinstance(deep.alphas, Unknown):
+        why = f"the acceptance per position is not known ({deep.alphas.reason})"
+        return _undecided(subject, why, rows)
+    if not isinstance(cost, CostFit):
+        return _undecided(subject, f"the row cost is not known ({cost.reason})", rows)
     speeds = [
         expected_tokens([a.mid for a in deep.alphas[:depth]]) / cost.step_s(depth)
         for depth in range(deep.arm.depth + 1)

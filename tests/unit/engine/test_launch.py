@@ -1,0 +1,279 @@
+"""Launch plans: what is refused before a process exists, endpoints, and the fingerprint."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mtpd.config.data import bundled_model
+from mtpd.config.model import DrafterConfig, Offload
+from mtpd.engine.launch import LaunchPlanner
+from mtpd.errors import BinaryError, EngineError
+from mtpd.types import EngineKey, TcpEndpoint, UnixEndpoint
+from mtpd.units import DeviceKey
+from tests.unit.control.made import BINARY, arm, config, profile
+from tuner.types import Arm, Drafter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from mtpd.config.model import Profile
+    from mtpd.types import EngineBinary
+
+NO_SOCKETS = replace(BINARY, unix_socket=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A model file and a folder for sockets."""
+
+    folder: Path
+    model: Path
+
+    def profile(self, **changes: Any) -> Profile:
+        return profile("tiny", **{"model": str(self.model), **changes})
+
+    def planner(
+        self,
+        which: Profile | None = None,
+        *,
+        binary: EngineBinary = BINARY,
+        threads: int | None = None,
+        **changes: Any,
+    ) -> LaunchPlanner:
+        tokens = (f"{number:012x}{'0' * 20}" for number in itertools.count(0xABC))
+        plain: dict[str, Any] = {
+            "device": DeviceKey("host"),
+            "device_present": False,
+            "sockets": self.folder,
+            "home": self.folder / "home",
+            "driver": None,
+            "power_cap_w": None,
+            "new_token": lambda: next(tokens),
+            "free_port": lambda: 4711,
+        }
+        return LaunchPlanner(
+            config=config(which or self.profile(), threads=threads),
+            binary=binary,
+            **{**plain, **changes},
+        )
+
+    def digest(self, which: Profile | None = None, **changes: Any) -> str:
+        made = which or self.profile()
+        return self.planner(made, **changes).fingerprint(made).digest
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    model = tmp_path / "model.gguf"
+    shutil.copy(bundled_model("tiny-chained.gguf"), model)
+    return Bench(tmp_path, model)
+
+
+def value(argv: tuple[str, ...], name: str) -> str:
+    return argv[argv.index(name) + 1]
+
+
+def refused(bench: Bench, which: Profile | None = None) -> EngineError:
+    with pytest.raises(EngineError) as caught:
+        bench.planner(which).plan(arm())
+    assert caught.value.failure == "config"
+    assert caught.value.hint
+    return caught.value
+
+
+def test_a_plan_says_all_that_a_start_needs(bench: Bench) -> None:
+    made = bench.planner(threads=2).plan(arm(depth=2))
+    assert made.key == EngineKey(DeviceKey("host"), "tiny")
+    assert made.arm == arm(depth=2)
+    assert made.command.argv[0] == BINARY.argv[0]
+    assert value(made.command.argv, "--model") == str(bench.model)
+    assert value(made.command.argv, "--spec-draft-n-max") == "2"
+    assert value(made.command.argv, "--threads") == "2"
+    assert made.fingerprint == bench.digest(threads=2)
+    assert made.load_stall_s == 120.0
+    assert not made.accept_offload
+    assert bench.planner(bench.profile(offload=Offload.ACCEPT)).plan(arm()).accept_offload
+
+
+def test_an_engine_listens_on_a_private_socket_of_its_own(bench: Bench) -> None:
+    planner = bench.planner()
+    first, second = planner.plan(arm()), planner.plan(arm())
+    assert isinstance(first.endpoint, UnixEndpoint)
+    assert isinstance(second.endpoint, UnixEndpoint)
+    assert first.endpoint.path != second.endpoint.path
+    assert first.endpoint.path.startswith(str(bench.folder))
+    assert value(first.command.argv, "--host") == first.endpoint.path
+    assert "LLAMA_API_KEY" not in first.command.env
+
+
+def test_a_path_that_is_too_long_for_a_socket_falls_back_to_a_port_with_a_key(
+    bench: Bench,
+) -> None:
+    # 12 characters of the token and ".sock" follow the folder and its slash.
+    long = bench.folder / ("x" * (100 - len(str(bench.folder)) - 1 - len("/000000000000.sock")))
+    fits = bench.planner(sockets=long).plan(arm()).endpoint
+    assert isinstance(fits, UnixEndpoint)
+    assert len(fits.path) == 100
+    made = bench.planner(sockets=long.with_name(f"{long.name}x")).plan(arm())
+    assert isinstance(made.endpoint, TcpEndpoint)
+    assert (made.endpoint.host, made.endpoint.port) == ("127.0.0.1", 4711)
+    assert len(made.endpoint.api_key) == 32
+    assert value(made.command.argv, "--port") == "4711"
+
+
+def test_bytes_count_for_a_socket_path_not_letters(bench: Bench) -> None:
+    letters = (100 - len(str(bench.folder)) - 1 - len("/000000000000.sock")) // 2
+    assert isinstance(
+        bench.planner(sockets=bench.folder / ("ä" * letters)).plan(arm()).endpoint, UnixEndpoint
+    )
+    assert isinstance(
+        bench.planner(sockets=bench.folder / ("ä" * (letters + 1))).plan(arm()).endpoint,
+        TcpEndpoint,
+    )
+
+
+def test_an_engine_without_unix_sockets_gets_a_key_in_its_environment_only(bench: Bench) -> None:
+    planner = bench.planner(binary=NO_SOCKETS)
+    first, second = planner.plan(arm()), planner.plan(arm(depth=1))
+    for made in (first, second):
+        assert isinstance(made.endpoint, TcpEndpoint)
+        key = made.endpoint.api_key
+        assert made.command.env["LLAMA_API_KEY"] == key
+        assert not any(key in word for word in made.command.argv)
+        assert key not in repr(made.endpoint)
+        assert value(made.command.argv, "--host") == "127.0.0.1"
+    assert first.command.env["LLAMA_API_KEY"] != second.command.env["LLAMA_API_KEY"]
+
+
+def test_a_missing_model_file_is_refused_by_name(bench: Bench) -> None:
+    bench.model.unlink()
+    error = refused(bench)
+    assert str(error) == (
+        f"the model file of tiny cannot be read: {bench.model}: No such file or directory"
+    )
+    assert error.hint == "correct `model` in its profile, or put the file there"
+
+
+def test_a_missing_drafter_file_is_refused_too(bench: Bench) -> None:
+    drafter = DrafterConfig(
+        kind=Drafter.DRAFT_MODEL, max_depth=3, model=str(bench.folder / "draft.gguf")
+    )
+    assert "draft.gguf: No such file" in str(refused(bench, bench.profile(drafter=drafter)))
+
+
+def test_a_file_that_is_no_gguf_is_refused(bench: Bench) -> None:
+    bench.model.write_text("not a model")
+    error = refused(bench)
+    assert str(error).startswith("the model file of tiny is damaged: ")
+    assert error.hint == "download or copy the file again"
+
+
+@pytest.mark.parametrize("kept", [0.9999, 0.5], ids=["its last bytes", "half"])
+def test_a_file_without_the_end_of_its_tensors_is_refused(bench: Bench, kept: float) -> None:
+    with bench.model.open("r+b") as file:
+        file.truncate(int(bench.model.stat().st_size * kept))
+    error = refused(bench)
+    assert str(error) == (
+        f"the model file of tiny is cut short: {bench.model} ends before its last tensor"
+    )
+    assert error.hint == "download or copy the file again"
+
+
+def test_a_file_that_ends_in_its_header_is_refused(bench: Bench) -> None:
+    with bench.model.open("r+b") as file:
+        file.truncate(100)
+    assert str(refused(bench)).startswith("the model file of tiny is damaged: ")
+
+
+def test_a_folder_is_no_model(bench: Bench) -> None:
+    bench.model.unlink()
+    bench.model.mkdir()
+    assert str(bench.model) in str(refused(bench))
+
+
+def test_a_file_that_was_mended_is_taken_the_next_time(bench: Bench) -> None:
+    whole = bench.model.read_bytes()
+    bench.model.write_bytes(whole[:-1])
+    planner = bench.planner()
+    with pytest.raises(EngineError, match="cut short"):
+        planner.plan(arm())
+    bench.model.write_bytes(whole)
+    assert planner.plan(arm()).arm == arm()
+
+
+def test_a_binary_without_a_needed_flag_is_refused_before_any_start(bench: Bench) -> None:
+    blind = replace(BINARY, flags=BINARY.flags - {"--metrics"})
+    with pytest.raises(BinaryError, match="does not know --metrics"):
+        bench.planner(binary=blind).plan(arm())
+    plain = replace(BINARY, spec_types=frozenset({"none"}))
+    assert bench.planner(binary=plain).plan(arm()).arm == arm()
+    with pytest.raises(BinaryError, match="no speculation of type"):
+        bench.planner(binary=plain).plan(arm(depth=1))
+
+
+def test_the_depth_is_not_in_the_fingerprint(bench: Bench) -> None:
+    planner = bench.planner()
+    prints = {planner.plan(arm(depth=depth)).fingerprint for depth in range(4)}
+    deeper = bench.profile(drafter=DrafterConfig(kind=Drafter.MTP, max_depth=5, depth=2))
+    assert prints == {bench.digest(), bench.digest(deeper)}
+    assert len(prints) == 1
+
+
+def test_two_starts_of_one_arm_have_one_fingerprint(bench: Bench) -> None:
+    planner = bench.planner()
+    assert planner.plan(arm()).fingerprint == planner.plan(arm()).fingerprint
+    # Nor does it matter where the engine listens, which every start decides anew.
+    assert bench.digest(sockets=bench.folder / ("x" * 100)) == bench.digest()
+
+
+CHANGES: tuple[tuple[str, Callable[[Bench], str]], ...] = (
+    ("the engine", lambda b: b.digest(binary=replace(BINARY, digest="0" * 64))),
+    ("the context", lambda b: b.digest(b.profile(context=2048))),
+    ("the slots", lambda b: b.digest(b.profile(slots=2))),
+    ("the cache type", lambda b: b.digest(b.profile(kv_type="q8_0"))),
+    ("the drafter's cache type", lambda b: b.digest(b.profile(draft_kv_type="q8_0"))),
+    ("the model's threads", lambda b: b.digest(b.profile(threads=3))),
+    ("the engine's threads", lambda b: b.digest(threads=2)),
+    ("the drafter", lambda b: b.digest(b.profile(drafter=DrafterConfig()))),
+    ("the device", lambda b: b.digest(device=DeviceKey("0000:03:00.0"))),
+    ("the driver", lambda b: b.digest(driver="6.10.5")),
+    ("the power cap", lambda b: b.digest(power_cap_w=150.0)),
+)
+
+
+@pytest.mark.parametrize("change", [c for _, c in CHANGES], ids=[name for name, _ in CHANGES])
+def test_what_a_result_depends_on_changes_the_fingerprint(
+    bench: Bench, change: Callable[[Bench], str]
+) -> None:
+    assert change(bench) != bench.digest()
+
+
+def test_the_file_changes_the_fingerprint_by_its_time_alone(bench: Bench) -> None:
+    planner, which = bench.planner(), bench.profile()
+    before = planner.fingerprint(which).digest
+    os.utime(bench.model, ns=(1, 1))
+    assert planner.fingerprint(which).digest != before
+
+
+def test_another_file_of_the_same_size_and_time_is_another_model(bench: Bench) -> None:
+    before, found = bench.digest(), bench.model.stat()
+    name = b"general.name"
+    changed = bench.model.read_bytes().replace(name, name.upper(), 1)
+    bench.model.write_bytes(changed)
+    os.utime(bench.model, ns=(found.st_mtime_ns, found.st_mtime_ns))
+    assert bench.model.stat().st_size == found.st_size
+    assert bench.digest() != before
+
+
+def test_the_threads_of_a_profile_come_before_the_engines(bench: Bench) -> None:
+    which = bench.profile(threads=3)
+    assert bench.digest(which, threads=2) == bench.digest(which)
+    made = bench.planner(which, threads=2).plan(Arm(profile="tiny"))
+    assert value(made.command.argv, "--threads") == "3"
