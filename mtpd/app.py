@@ -161,7 +161,7 @@ async def daemon(
                 pid=os.getpid(),
                 started_at=rfc3339(clock.utc()),
                 started=clock.now(),
-                listen=url,
+                listen=url.removeprefix("http://"),
                 control_socket=str(socket_path),
                 engine_binary=engine.label,
             )

@@ -67,11 +67,11 @@ def bind_unix(path: Path) -> socket.socket:
     """Bind the control socket, mode 0600; the leftover of a dead daemon is replaced.
 
     Raises:
-        MtpdError: The path cannot be bound.
+        MtpdError: The path cannot be bound, or a living program listens there.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        if path.is_socket():
+        if path.is_socket() and not _answers(path):
             path.unlink()
         before = os.umask(0o177)
         try:
@@ -85,6 +85,18 @@ def bind_unix(path: Path) -> socket.socket:
             msg, hint="choose another runtime directory, or set [server] control_socket"
         ) from error
     return sock
+
+
+def _answers(path: Path) -> bool:
+    """Whether somebody listens on a socket file; only a refusal proves that nobody does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        except OSError:  # e.g. no right to connect, or a full backlog
+            return True
+    return True
 
 
 def free_port() -> int:

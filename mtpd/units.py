@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import NewType
 
-__all__ = ["MIB", "DeviceKey", "EngineId", "ModelId", "OperationId", "Seq"]
+__all__ = ["HOST", "MIB", "DeviceKey", "EngineId", "ModelId", "OperationId", "Seq"]
 
 MIB = 1024 * 1024
 """Bytes per MiB."""
 
 DeviceKey = NewType("DeviceKey", str)
 """A card by its PCI address ("0000:03:00.0"), or "host" for the CPU."""
+
+HOST = DeviceKey("host")
+"""The device of a machine without a GPU."""
 
 ModelId = NewType("ModelId", str)
 """A profile's name, as clients ask for it."""

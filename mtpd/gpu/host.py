@@ -12,12 +12,11 @@ import psutil
 
 from mtpd.gpu.base import Device, GpuReading, absent_everywhere
 from mtpd.types import Absent, NotApplicable, Value
-from mtpd.units import DeviceKey
+from mtpd.units import HOST, DeviceKey
 
-__all__ = ["HOST", "HostMemory", "HostProvider"]
+__all__ = ["HostMemory", "HostProvider"]
 
 NAME: Final = "host"
-HOST: Final = DeviceKey("host")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

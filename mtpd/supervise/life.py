@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from mtpd.engine import evidence, failures, logs
+from mtpd.engine import failures, logs
+from mtpd.engine.evidence import EvidenceCollector
+from mtpd.engine.facts import Listening
 from mtpd.supervise.output import Output
 from mtpd.supervise.spawn import not_started
 from mtpd.supervise.states import Cause
-from mtpd.types import Verdict
-from tuner.types import Unknown
+from mtpd.units import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,13 +21,10 @@ if TYPE_CHECKING:
     from mtpd.supervise.logfile import LogFile
     from mtpd.supervise.ports import Child
     from mtpd.supervise.spawn import Exit
-    from mtpd.types import LaunchPlan
+    from mtpd.types import LaunchPlan, Verdict
     from mtpd.units import EngineId
 
 __all__ = ["Life"]
-
-FACTS = 20_000
-"""A load prints some hundred; this many mean that the log is not what it seems."""
 
 
 class Life:
@@ -35,6 +33,7 @@ class Life:
     Attributes:
         child: None until the process exists.
         served: Whether it was ready once.
+        listening: Set when it says that it takes requests.
         ended: Set when the process has ended.
         end: How, from then on.
     """
@@ -51,23 +50,21 @@ class Life:
     ) -> None:
         self.start, self.engine_id, self.plan = start, engine_id, plan
         self._on_fact, self._on_output = on_fact, on_output
-        self._facts: list[tuple[str, Fact]] = []
-        self._overflow = False
+        # An engine that finds no card although one is planned for must not pass as "host".
+        self._evidence = EvidenceCollector(device_expected=plan.key.device != HOST)
         self.output = Output(on_lines=self._take, file=file)
         self.child: Child | None = None
         self.served = False
         self.end: Exit | None = None
+        self.listening = anyio.Event()
         self.ended = anyio.Event()
 
     def judge(self) -> Verdict:
         """Judge the residency by all that was printed so far; later facts are only passed on."""
         if self.child is not None:
             self.child.catch_up()
-        facts, self._facts, self.served = self._facts, [], True
-        if self._overflow:
-            reason = f"the load printed more than {FACTS} facts"
-            return Verdict(residency=Unknown(reason), reason=reason)
-        return evidence.judge(facts)
+        self.served = True
+        return self._evidence.verdict()
 
     def cause(self, end: Exit) -> Cause:
         """Say what this end means if nobody asked for it."""
@@ -101,9 +98,8 @@ class Life:
         self._on_output(self)
 
     def _keep(self, line: str, fact: Fact) -> None:
-        if not self.served:
-            self._overflow = self._overflow or len(self._facts) >= FACTS
-            if not self._overflow:
-                self._facts.append((line, fact))
+        self._evidence.add(line, fact)
+        if isinstance(fact, Listening):
+            self.listening.set()
         if self._on_fact is not None:
             self._on_fact(self.engine_id, fact)

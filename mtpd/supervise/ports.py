@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import anyio
+
     from mtpd.supervise.output import Output
     from mtpd.supervise.spawn import Exit
     from mtpd.types import Command, Endpoint, EngineKey, LaunchPlan, Verdict
@@ -83,10 +85,19 @@ class Probe(Protocol):
     def clear(self, endpoint: Endpoint) -> None:
         """Remove what an earlier process left at the endpoint; raises EngineError."""
 
-    async def check(self, plan: LaunchPlan, *, pid: int, on_healthy: Callable[[], None]) -> None:
+    async def check(
+        self,
+        plan: LaunchPlan,
+        *,
+        pid: int,
+        listening: anyio.Event,
+        on_healthy: Callable[[], None],
+    ) -> None:
         """Return once the canary came back; raises EngineError when it will not.
 
-        How long a load may take is the machine's business: this waits until cancelled.
+        ``listening`` is set when the log says that requests are taken; a build that never
+        says so is asked all the same. How long a load may take is the machine's business:
+        this waits until cancelled.
         """
 
 

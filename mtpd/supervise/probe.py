@@ -60,10 +60,17 @@ class EngineProbe:
             msg = f"cannot remove the old socket {path}: {error.strerror}"
             raise EngineError(msg, failure=FailureClass.CONFIG) from error
 
-    async def check(self, plan: LaunchPlan, *, pid: int, on_healthy: Callable[[], None]) -> None:
+    async def check(
+        self,
+        plan: LaunchPlan,
+        *,
+        pid: int,
+        listening: anyio.Event,
+        on_healthy: Callable[[], None],
+    ) -> None:
         """Return once the canary came back; raises EngineError when it will not."""
         async with EngineClient(plan.endpoint) as client:
-            await _healthy(client)
+            await _healthy(client, listening)
             _same_process(await client.peer_pid(), pid)
             on_healthy()
             try:
@@ -76,10 +83,15 @@ class EngineProbe:
                 raise EngineError(msg, failure=failure, hint=error.hint) from error
 
 
-async def _healthy(client: EngineClient) -> None:
+async def _healthy(client: EngineClient, listening: anyio.Event) -> None:
+    """Ask ever more rarely while it loads, and at once when the log says that it listens."""
     pause_s = POLL_FIRST_S
     while await client.health() is not Health.OK:
-        await anyio.sleep(pause_s)
+        if listening.is_set():
+            await anyio.sleep(POLL_FIRST_S)
+            continue
+        with anyio.move_on_after(pause_s):
+            await listening.wait()
         pause_s = min(pause_s * 1.5, POLL_LONGEST_S)
 
 

@@ -315,6 +315,7 @@ class EngineActor:
                 await self._probe.check(
                     effect.plan,
                     pid=effect.pid,
+                    listening=life.listening,
                     on_healthy=lambda: self._post(Healthy(start=effect.start)),
                 )
             except MtpdError as error:

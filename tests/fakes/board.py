@@ -11,7 +11,7 @@ import anyio
 from mtpd.proxy.outcomes import RejectedError
 from mtpd.proxy.switch import Switchboard
 from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint
-from mtpd.units import DeviceKey
+from mtpd.units import HOST
 from tests.fakes.actors import FakeActor
 from tests.fakes.clock import FakeClock
 from tuner.types import Arm, Drafter
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mtpd.types import Endpoint
 
 __all__ = ["Bench", "Client", "Queue", "arm", "bench", "clients", "until"]
-
-HOST = DeviceKey("host")
 
 
 @dataclass(frozen=True)

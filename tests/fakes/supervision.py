@@ -118,7 +118,14 @@ class FileProbe:
         assert isinstance(endpoint, UnixEndpoint)
         Path(endpoint.path).unlink(missing_ok=True)
 
-    async def check(self, plan: LaunchPlan, *, pid: int, on_healthy: Callable[[], None]) -> None:
+    async def check(
+        self,
+        plan: LaunchPlan,
+        *,
+        pid: int,
+        listening: anyio.Event,
+        on_healthy: Callable[[], None],
+    ) -> None:
         assert isinstance(plan.endpoint, UnixEndpoint)
         while not await anyio.Path(plan.endpoint.path).exists():  # noqa: ASYNC110 - as a probe polls
             await anyio.sleep(0.01)

@@ -23,7 +23,7 @@ from mtpd.supervise.probe import EngineProbe
 from mtpd.supervise.runner import EngineActor
 from mtpd.supervise.spawn import ShimSpawner
 from mtpd.types import EngineKey
-from mtpd.units import DeviceKey, EngineId
+from mtpd.units import HOST, EngineId
 from tests.fakes.board import Queue, arm, until
 from tests.fakes.front import Front, front
 from tests.fakes.supervision import MemoryLedger, hurried, scripted
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from tuner.types import Arm
 
 pytestmark = pytest.mark.slow
-HOST = DeviceKey("host")
 TEXT = " ".join(f"w{n}" for n in range(1000))
 
 

@@ -15,11 +15,11 @@ from mtpd.gpu import amd, nvml
 from mtpd.gpu.amd import AmdProvider
 from mtpd.gpu.base import GpuReading
 from mtpd.gpu.detect import detect
-from mtpd.gpu.host import HOST, HostProvider
+from mtpd.gpu.host import HostProvider
 from mtpd.gpu.nvml import NvmlProvider
 from mtpd.gpu.sysfs import SysfsProvider
 from mtpd.types import Absent, NotApplicable, Value
-from mtpd.units import MIB, DeviceKey
+from mtpd.units import HOST, MIB, DeviceKey
 from tests.fakes import sysfs
 from tests.fakes.bindings import FakeAmdSmi, FakeNvml
 
