@@ -26,7 +26,7 @@ def exit_code_of(
     """
     try:
         result = command.main(args=args, standalone_mode=False)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # main is the last place
+    except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:  # noqa: BLE001  # the end
         return _report(error, name)
     return result if isinstance(result, int) else 0
 
@@ -43,9 +43,8 @@ def _report(error: BaseException, name: str) -> int:
             return error.exit_code
         case BrokenPipeError():  # the reader of our output left: nothing more to say to it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        case BaseExceptionGroup() if (expected := error.subgroup(MtpdError)) is not None:
-            # A task group wraps what it was told; the sentence inside is for the user.
-            return _report(expected.exceptions[0], name)
+        case BaseExceptionGroup() if (inner := _told(error)) is not None:
+            return _report(inner, name)
         case _:
             _show(
                 f"unexpected {type(error).__name__}: {error}",
@@ -55,6 +54,14 @@ def _report(error: BaseException, name: str) -> int:
             if os.environ.get("MTPD_TRACEBACK"):
                 traceback.print_exception(error)
     return EXIT_FAILED
+
+
+def _told(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """What a task group wraps and a user understands; a sentence before an interrupt."""
+    for kind in ((MtpdError, click.ClickException), KeyboardInterrupt):
+        if (expected := group.subgroup(kind)) is not None:
+            return expected.exceptions[0]
+    return None
 
 
 def _show(message: str, hint: str | None, name: str) -> None:
