@@ -1,0 +1,234 @@
+"""The demo's report for people and for programs, and the forecast in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mtpd.cli.demo_report import show_progress, show_report
+from mtpd.config.load import load
+from mtpd.demo import HARDWARE, Forecast, Report, _forecast
+from mtpd.views import IntervalView, ProgressView, encode
+from tests.fakes import views
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mtpd.config.model import HardwareProfile
+
+
+def forecast(model: str, *ratios: float, best: int) -> Forecast:
+    return Forecast(
+        model=model,
+        hardware=HARDWARE,
+        row_cost=0.41,
+        source="fitted to the resident cells of study 000",
+        ratios=tuple(IntervalView(low=r, mid=r, high=r, level=0.95) for r in ratios),
+        best_depth=best,
+    )
+
+
+def report(**changes: Any) -> Report:
+    plain = Report(
+        url="http://127.0.0.1:8080",
+        engine="embedded llama.cpp",
+        threads=1,
+        models=(views.model(),),
+        decisions=(
+            replace(views.decision(1), subject="a model", reason="it is the fastest"),
+            replace(views.decision(2), subject="demo", reason="R4 speed: of 2"),
+        ),
+        forecast=(
+            forecast("tiny-chained", 1.0, 1.39, 1.54, best=2),
+            forecast("tiny-unchained", 1.0, 1.21, best=1),
+        ),
+        seconds=12.34,
+    )
+    return replace(plain, **changes)
+
+
+def shown(capsys: pytest.CaptureFixture[str], given: Report, *, once: bool = True) -> str:
+    show_report(given, as_json=False, once=once)
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def row(text: str, name: str) -> list[str]:
+    """The cells of the first row that begins so; a title has only one."""
+    cells = (line.split() for line in text.splitlines() if line.strip().startswith(name))
+    return next(row for row in cells if len(row) > 1)
+
+
+@pytest.fixture
+def hardware() -> HardwareProfile:
+    found = load(None, overrides={"budget.hardware": HARDWARE}).hardware
+    assert found is not None
+    return found
+
+
+class Terminal(io.StringIO):
+    """A standard error that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextmanager
+def standard_error(stream: io.StringIO) -> Iterator[None]:
+    """In the test's body: the capture puts its own stream back before each phase."""
+    before, sys.stderr = sys.stderr, stream
+    try:
+        yield
+    finally:
+        sys.stderr = before
+
+
+def test_the_report_for_programs_is_the_report(capsys: pytest.CaptureFixture[str]) -> None:
+    given = report()
+    show_report(given, as_json=True, once=True)
+    out, err = capsys.readouterr()
+    assert (json.loads(out), err) == (encode(given), "")
+    assert out.count("\n") == 1
+
+
+def test_the_report_says_what_was_measured_where_and_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = shown(capsys, report())
+    assert text.startswith("Measured on this machine: embedded llama.cpp, 1 engine thread(s).\n")
+    assert "a model: it is the fastest\n" in text
+    assert "demo: R4 speed: of 2\n" in text
+    assert "Chosen: qwen3.6-27b-b2 at depth 2.\n" in text
+    assert "Measured and chosen in 12.3 s.\n" in text
+    assert row(text, "2")[:6] == ["2", "55.4", "47.2", "54.7", "47.4", "51.2"]
+    assert "chosen" in " ".join(row(text, "2"))
+
+
+def test_the_acceptance_of_every_model_is_in_one_table(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = shown(capsys, report())
+    assert "acceptance by position" in text
+    assert row(text, views.QWEN)[1:4] == ["2", "α1", "96.1%"]  # noqa: RUF001  # the Greek letter is meant
+
+
+def test_a_forecast_is_labelled_and_a_ratio_never_a_speed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = shown(capsys, report())
+    assert f"FORECAST, not measured: this acceptance on {HARDWARE}" in " ".join(text.split())
+    assert row(text, "tiny-chained") == ["tiny-chained", "1.00x", "1.39x", "1.54x", "depth", "2"]
+    assert (
+        "Speed relative to depth 0, E / (1 + 0.41 x depth); the row cost is "
+        "fitted to the resident cells of study 000.\n"
+    ) in text
+    assert "tok/s" not in text.partition("FORECAST")[2]
+
+
+def test_a_model_with_fewer_positions_keeps_its_best_depth_in_its_column(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = shown(capsys, report())
+    lines = text.splitlines()
+    short = next(line for line in lines if line.strip().startswith("tiny-unchained"))
+    full = next(line for line in lines if line.strip().startswith("tiny-chained"))
+    assert short.index("depth 1") == full.index("depth 2")
+    assert short.split() == ["tiny-unchained", "1.00x", "1.21x", "depth", "1"]
+
+
+def test_without_a_forecast_there_is_no_empty_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "FORECAST" not in shown(capsys, report(forecast=()))
+
+
+def test_where_no_model_could_be_chosen_none_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    rejected = replace(views.decision(2), subject="demo", arm=None, reason="no model can be chosen")
+    text = shown(capsys, report(decisions=(rejected,)))
+    assert "demo: no model can be chosen\n" in text
+    assert "Chosen:" not in text
+    assert "Chosen:" not in shown(capsys, report(decisions=()))
+
+
+def test_a_model_without_measurements_is_shown_and_not_marked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = shown(capsys, report(models=(views.unmeasured_model(),)))
+    assert views.TINY in text
+
+
+def test_brackets_of_a_reason_are_text(capsys: pytest.CaptureFixture[str]) -> None:
+    reason = "alpha1 [0.91, 0.95]; [/dev/dri] is gone; pip install 'mtpd[embedded]' :rocket:"
+    decision = replace(views.decision(2), subject="demo", reason=reason)
+    assert f"demo: {reason}\n" in shown(capsys, report(decisions=(decision,)))
+
+
+def test_a_demo_that_goes_on_says_where_and_how_to_ask(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, report(), once=False)
+    assert "Serving on http://127.0.0.1:8080 - Ctrl-C ends it. Try:\n" in text
+    command = next(line for line in text.splitlines() if "curl" in line)
+    assert command.startswith("  curl http://127.0.0.1:8080/v1/chat/completions -H ")
+    body = json.loads(command.partition("-d '")[2].removesuffix("'"))
+    assert body["model"] == "demo"
+    assert "curl" not in shown(capsys, report(), once=True)
+
+
+def test_progress_replaces_its_line_on_a_terminal() -> None:
+    terminal = Terminal()
+    with standard_error(terminal):
+        show_progress(ProgressView(done=3, total=24, note="tiny@2 short"), quiet=False)
+        show_progress(ProgressView(done=4, total=None, note="tiny@3 short"), quiet=False)
+    assert terminal.getvalue() == "\r\033[K3/24 tiny@2 short\r\033[K4 tiny@3 short"
+
+
+def test_the_report_begins_on_a_clean_line(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal()
+    with standard_error(terminal):
+        show_report(report(), as_json=False, once=True)
+    assert terminal.getvalue() == "\r\033[K"
+    assert "Measured on this machine" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("stream", "quiet"),
+    [(Terminal(), True), (io.StringIO(), False)],
+    ids=["for programs", "no terminal"],
+)
+def test_progress_is_silent_for_programs_and_where_there_is_no_terminal(
+    stream: io.StringIO, *, quiet: bool
+) -> None:
+    with standard_error(stream):
+        show_progress(ProgressView(done=3, total=24, note="tiny@2 short"), quiet=quiet)
+    assert stream.getvalue() == ""
+
+
+def test_the_forecast_takes_every_position_of_the_deepest_row(hardware: HardwareProfile) -> None:
+    found = _forecast(views.model(), hardware)
+    assert found is not None
+    assert (found.model, found.hardware, found.row_cost) == (views.QWEN, HARDWARE, 0.41)
+    assert found.source != "not said"
+    # Depth 5 of the table has all five positions: 0.86, 0.71, 0.58, 0.45, 0.33.
+    assert [round(r.mid, 3) for r in found.ratios] == [1.0, 1.319, 1.357, 1.267, 1.13, 0.996]
+    assert found.best_depth == 2
+
+
+@pytest.mark.parametrize("missing", ["acceptance", "rows", "hardware", "row cost"])
+def test_what_is_unknown_gives_no_forecast(missing: str, hardware: HardwareProfile) -> None:
+    model, card = views.model(), hardware
+    assert _forecast(model, card) is not None
+    match missing:
+        case "acceptance":
+            model = replace(model, depths=tuple(replace(r, acceptance=()) for r in model.depths))
+        case "rows":
+            model = replace(model, depths=())
+        case "row cost":
+            card = replace(card, row_cost=None)
+        case _:
+            assert _forecast(model, None) is None
+            return
+    assert _forecast(model, card) is None
