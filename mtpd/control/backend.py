@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mtpd.control.explain import explanation
 from mtpd.control.models import model_view
 from mtpd.control.plans import TuneRequest, find_profile, probe_plan, tune_plan
-from mtpd.errors import EngineError, InvalidError, MtpdError, NotFoundError
+from mtpd.errors import InvalidError, MtpdError, NotFoundError
 from mtpd.store.journal import DecisionFilter
 from mtpd.store.samples import MeasurementFilter
 from mtpd.units import Seq
@@ -167,8 +167,8 @@ class Control:
         return found[::-1]
 
     async def decisions(self, *, subject: str | None, limit: int) -> tuple[DecisionView, ...]:
-        """Newest first."""
-        found = await self._journal.list(DecisionFilter(subject=subject, limit=limit))
+        """Newest first; an alias stands for its model."""
+        found = await self._journal.list(DecisionFilter(subject=self._named(subject), limit=limit))
         return found[::-1]
 
     async def decision(self, decision_id: int, /) -> DecisionView | None:
@@ -184,7 +184,8 @@ class Control:
         if decision_id is not None:
             decision = await self._journal.get(decision_id)
         else:
-            latest = await self._journal.list(DecisionFilter(subject=subject, limit=1))
+            where = DecisionFilter(subject=self._named(subject), limit=1)
+            latest = await self._journal.list(where)
             decision = latest[0] if latest else None
         if decision is None:
             what = f"decision {decision_id}" if decision_id is not None else "decision yet"
@@ -192,11 +193,11 @@ class Control:
                 what = f"decision about {subject!r} yet"
             msg = f"there is no {what}"
             raise NotFoundError(msg, hint="mtpctl decisions lists them")
-        where = MeasurementFilter(ids=decision.measurement_ids)
+        cells = MeasurementFilter(ids=decision.measurement_ids)
         return explanation(
             decision,
-            await self._measurements.list(where),
-            await self._measurements.observations(where),
+            await self._measurements.list(cells),
+            await self._measurements.observations(cells),
         )
 
     def position(self) -> tuple[str, int]:
@@ -344,6 +345,13 @@ class Control:
         await self._journal.outcome(decision.id, f"{view.state}, {view.residency.state}")
         return {"decision": decision.id, "engine": encode(view)}
 
+    def _named(self, subject: str | None) -> str | None:
+        """The name under which decisions about a subject are journalled."""
+        if subject is None or subject in self._config.pools:
+            return subject
+        profile = self._config.profile_for(subject)
+        return subject if profile is None else profile.name
+
     def _profile_or_pool(self, name: str) -> Profile:
         pool = self._config.pools.get(name)
         if pool is not None:
@@ -354,7 +362,7 @@ class Control:
         rows: tuple[ArmSummary, ...] = ()
         try:
             digest = self._planner.fingerprint(profile).digest
-        except (EngineError, MtpdError):
+        except MtpdError:
             state = "unavailable"
         else:
             found = await self._measurements.observations(

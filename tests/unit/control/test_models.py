@@ -1,0 +1,74 @@
+"""Profiles as the API and as OpenAI clients list them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from mtpd.config.model import Quality
+from mtpd.control.choices import Choices
+from mtpd.control.models import cards, model_view
+from mtpd.views import QualityView
+from tests.unit.control.made import config, observation, profile
+from tuner.summary import summarise
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mtpd.config.model import Profile
+    from mtpd.views import ModelView
+
+
+def shown(which: Profile) -> ModelView:
+    held = Choices(config=config(which))
+    return model_view(
+        which,
+        summarise([observation()]),
+        choice=held.view(which.name, held.of_profile(which)),
+        state="stopped",
+    )
+
+
+def test_a_profile_is_shown_with_its_file_and_what_was_measured(tmp_path: Path) -> None:
+    file = tmp_path / "m.gguf"
+    file.write_bytes(b"12345")
+    quality = Quality(perplexity=5.6553, stderr=0.15, corpus="wikitext-2", chunks=32)
+    view = shown(profile("tiny", model=str(file), aliases=("t",), quality=quality, tags=("demo",)))
+    assert (view.id, view.aliases, view.tags, view.size_bytes) == ("tiny", ("t",), ("demo",), 5)
+    assert (view.drafter, view.max_depth, view.offload, view.state) == (
+        "mtp",
+        3,
+        "refuse",
+        "stopped",
+    )
+    assert view.quality == QualityView(
+        perplexity=5.6553, stderr=0.15, corpus="wikitext-2", chunks=32
+    )
+    assert view.choice is not None
+    assert not view.choice.measured
+    assert [row.arm.depth for row in view.depths] == [2]
+
+
+def test_a_file_that_cannot_be_read_has_no_size_and_not_zero() -> None:
+    view = shown(profile("tiny"))
+    assert view.size_bytes is None
+    assert view.quality is None
+
+
+def test_a_card_gives_the_context_of_one_request(tmp_path: Path) -> None:
+    file = tmp_path / "m.gguf"
+    file.touch()
+    os.utime(file, (1_700_000_000, 1_700_000_000))
+    one = profile("tiny", model=str(file), context=8192, slots=4, aliases=("t",))
+    (card,) = cards(config(one))
+    assert (card.id, card.context, card.aliases, card.created) == (
+        "tiny",
+        2048,
+        ("t",),
+        1_700_000_000,
+    )
+
+
+def test_a_card_without_its_file_dates_from_the_epoch() -> None:
+    (card,) = cards(config(profile("tiny")))
+    assert card.created == 0
