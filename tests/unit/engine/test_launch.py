@@ -208,6 +208,15 @@ def test_a_file_that_was_mended_is_taken_the_next_time(bench: Bench) -> None:
     assert planner.plan(arm()).arm == arm()
 
 
+def test_a_file_that_was_cut_short_meanwhile_is_refused_the_next_time(bench: Bench) -> None:
+    planner = bench.planner()
+    assert planner.plan(arm()).arm == arm()
+    with bench.model.open("r+b") as file:
+        file.truncate(bench.model.stat().st_size // 2)
+    with pytest.raises(EngineError, match="cut short"):
+        planner.plan(arm())
+
+
 def test_a_binary_without_a_needed_flag_is_refused_before_any_start(bench: Bench) -> None:
     blind = replace(BINARY, flags=BINARY.flags - {"--metrics"})
     with pytest.raises(BinaryError, match="does not know --metrics"):
