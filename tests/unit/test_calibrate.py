@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 OPEN = GateResult(passed=True, reason="not applicable (no GPU)")
 SHUT = GateResult(passed=False, reason="the edge is at 71 °C, above 44 °C")
 SHORT = (WorkloadPlan(name="short", prompts=2),)
-SAMPLING = Sampling(max_tokens=24)
+SAMPLING = Sampling(max_tokens=12)
 
 
 class Told:
@@ -178,7 +178,7 @@ async def test_every_start_is_warmed_up_at_its_own_depth_and_that_is_not_counted
     async with scripted(tmp_path) as device:
         history = await told.run(device, arm(), arm(depth=2))
     assert device.starts == [arm(), arm(depth=2)]
-    assert [asked.body["max_tokens"] for asked in device.asked] == [16, 24, 24, 24, 24] * 2
+    assert [asked.body["max_tokens"] for asked in device.asked] == [16, 12, 12, 12, 12] * 2
     assert [asked.arm.depth for asked in device.asked] == [0] * 5 + [2] * 5
     for one in history.observations:
         assert one.accepted is not None

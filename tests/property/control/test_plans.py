@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mtpd.config.model import Config, Pool, Profile
@@ -71,7 +71,7 @@ def planned(make: Callable[[], TuningPlan]) -> TuningPlan | None:
     return None
 
 
-def check(plan: TuningPlan, settings: Config) -> None:
+def check(plan: TuningPlan, configured: Config) -> None:
     assert len(plan.depths) == len(plan.profiles) > 0
     for one, depths in zip(plan.profiles, plan.depths, strict=True):
         assert depths
@@ -81,18 +81,19 @@ def check(plan: TuningPlan, settings: Config) -> None:
     assert plan.workloads
     assert len({one.name for one in plan.workloads}) == len(plan.workloads)
     for used in plan.workloads:
-        assert 1 <= used.prompts <= len(settings.workloads[used.name].prompts)
+        assert 1 <= used.prompts <= len(configured.workloads[used.name].prompts)
     assert plan.repetitions >= 1
 
 
+@settings(max_examples=60)
 @given(configs(), REQUESTS)
 def test_a_plan_never_holds_what_its_models_and_workloads_do_not_allow(
-    settings: Config, request: TuneRequest
+    configured: Config, request: TuneRequest
 ) -> None:
-    plan = planned(lambda: tune_plan(settings, request))
+    plan = planned(lambda: tune_plan(configured, request))
     if plan is None:
         return
-    check(plan, settings)
+    check(plan, configured)
     for one, depths in zip(plan.profiles, plan.depths, strict=True):
         asked = set(request.depths or range(one.drafter.max_depth + 1))
         allowed = set(range(one.drafter.max_depth + 1))
@@ -103,13 +104,14 @@ def test_a_plan_never_holds_what_its_models_and_workloads_do_not_allow(
         assert set(request.depths) == set().union(*plan.depths)
 
 
+@settings(max_examples=60)
 @given(configs(), st.sampled_from([*NAMES, "pool", "nobody"]), st.integers(-1, 7))
 def test_a_probe_never_holds_a_depth_that_its_model_does_not_allow(
-    settings: Config, model: str, depth: int
+    configured: Config, model: str, depth: int
 ) -> None:
-    plan = planned(lambda: probe_plan(settings, model, depth))
+    plan = planned(lambda: probe_plan(configured, model, depth))
     if plan is None:
         return
-    check(plan, settings)
+    check(plan, configured)
     assert plan.depths == ((0, depth),)
     assert not plan.apply

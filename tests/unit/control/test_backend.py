@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from mtpd.errors import NotFoundError
 from tests.fakes.house import daemon_at, home, run_operation
+
+if TYPE_CHECKING:
+    from tests.fakes.house import Home
+
+pytestmark = pytest.mark.slow
 
 
 async def test_decisions_are_found_by_number_name_and_alias() -> None:
@@ -32,41 +39,39 @@ async def test_decisions_are_found_by_number_name_and_alias() -> None:
             )
 
 
-async def test_what_is_not_there_is_refused_and_an_empty_daemon_says_so() -> None:
-    async with home() as place, daemon_at(place) as (running, _):
-        control = running.control
-        with pytest.raises(NotFoundError, match=r"^there is no decision yet$"):
-            await control.explain(None, None)
-        with pytest.raises(NotFoundError, match=r"^there is no decision about 'alpha' yet$"):
-            await control.explain(None, "alpha")
-        with pytest.raises(NotFoundError, match=r"^there is no decision 7$"):
-            await control.explain(7, None)
-        assert await control.decision(7) is None
-        assert await control.operation("nobody") is None
-        assert await control.model("nobody") is None
-        with pytest.raises(NotFoundError, match="no model named 'alhpa'"):
-            await control.measurements(
-                model="alhpa", depth=None, workload=None, operation_id=None, ids=None, limit=1
-            )
-        status = await control.status()
-        assert running.url == f"http://{status.listen}"
-        assert [choice.subject for choice in status.choices] == ["both", "alpha", "beta"]
-        assert status.last_decision is None
-
-
-async def test_a_model_without_its_file_is_unavailable_and_the_others_are_not() -> None:
-    async with home(alpha='tags = ["a"]') as place:
-        text = place.config.read_text()
-        head, _, tail = text.partition("[models.beta]")
-        gone = place.root / "gone.gguf"
-        lines = [f'model = "{gone}"' if x.startswith("model =") else x for x in tail.splitlines()]
-        place.config.write_text("\n".join([f"{head}[models.beta]", *lines]))
+async def test_what_is_not_there_is_refused_and_the_rest_is_shown() -> None:
+    async with home() as place:
+        _lose_the_file_of_beta(place)
         async with daemon_at(place) as (running, _):
-            states = {model.id: model.state for model in await running.control.models()}
-            assert states["alpha"] == "stopped"
-            assert states["beta"] == "unavailable"
-            operation = await running.control.load(model="beta", idempotency_key=None)
+            control = running.control
+            with pytest.raises(NotFoundError, match=r"^there is no decision yet$"):
+                await control.explain(None, None)
+            with pytest.raises(NotFoundError, match=r"^there is no decision about 'alpha' yet$"):
+                await control.explain(None, "alpha")
+            with pytest.raises(NotFoundError, match=r"^there is no decision 7$"):
+                await control.explain(7, None)
+            assert await control.decision(7) is None
+            assert await control.operation("nobody") is None
+            assert await control.model("nobody") is None
+            with pytest.raises(NotFoundError, match="no model named 'alhpa'"):
+                await control.measurements(
+                    model="alhpa", depth=None, workload=None, operation_id=None, ids=None, limit=1
+                )
+            status = await control.status()
+            assert running.url == f"http://{status.listen}"
+            assert [choice.subject for choice in status.choices] == ["both", "alpha", "beta"]
+            assert status.last_decision is None
+            states = {model.id: model.state for model in await control.models()}
+            assert (states["alpha"], states["beta"]) == ("stopped", "unavailable")
+            operation = await control.load(model="beta", idempotency_key=None)
             ended = await run_operation(running, operation)
     assert ended.state == "failed"
     assert ended.error is not None
     assert "gone.gguf: No such file or directory" in str(ended.error["detail"])
+
+
+def _lose_the_file_of_beta(place: Home) -> None:
+    head, _, tail = place.config.read_text().partition("[models.beta]")
+    path = place.root / "gone.gguf"
+    lines = [f'model = "{path}"' if x.startswith("model =") else x for x in tail.splitlines()]
+    place.config.write_text("\n".join([f"{head}[models.beta]", *lines]))

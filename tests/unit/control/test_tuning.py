@@ -115,7 +115,7 @@ def plan(subject: str = "alpha", **changes: Any) -> TuningPlan:
         "workloads": ("short",),
         "prompts": 2,
         "repetitions": 1,
-        "max_tokens": 48,
+        "max_tokens": 24,
         "apply": True,
     }
     return tune_plan(CONFIG, TuneRequest(subject=subject, **{**asked, **changes}))
