@@ -13,7 +13,7 @@ demo: $(DEMO_STAMP)  ## measure the two bundled models on this machine, choose, 
 
 test: $(STAMP)  ## every test; fails when one did not run
 	$(BIN)/coverage erase
-	$(BIN)/pytest --all-must-run --cov --cov-report= $(TEST_ARGS)
+	$(BIN)/pytest --all-must-run -n 2 --dist worksteal --cov --cov-report= $(TEST_ARGS)
 	$(BIN)/coverage report
 
 check: format lint types contracts deps spelling test  ## all that CI runs

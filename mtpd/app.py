@@ -45,6 +45,7 @@ from mtpd.engine.launch import LaunchPlanner
 from mtpd.events import DaemonStarted, DaemonStopping
 from mtpd.faults import Faults, NoFaults
 from mtpd.gpu.detect import detect
+from mtpd.gpu.host import HostProvider
 from mtpd.listen import bind_tcp, bind_unix, free_port, serving
 from mtpd.metrics import Metrics
 from mtpd.operations import Operations
@@ -60,7 +61,7 @@ from mtpd.supervise.probe import EngineProbe
 from mtpd.supervise.runner import EngineActor
 from mtpd.supervise.spawn import ShimSpawner
 from mtpd.types import Value
-from mtpd.units import EngineId
+from mtpd.units import HOST, EngineId
 from mtpd.views import encode
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ async def daemon(
             engine,
             store,
             bus,
-            card=await _card(),
+            card=await _card(engine),
             clock=clock,
             faults=faults,
         )
@@ -363,8 +364,13 @@ class Card:
     provider: GpuProvider
 
 
-async def _card() -> Card:
-    """The first GPU, else the host; drivers may block, so not on the loop."""
+async def _card(engine: EngineBinary) -> Card:
+    """The first GPU, else the host; drivers may block, so not on the loop.
+
+    The embedded engine is a processor build: it runs on the host, whatever else is there.
+    """
+    if engine.kind == "embedded":
+        return Card(key=HOST, is_gpu=False, power_cap_w=None, provider=HostProvider())
     found = await to_thread.run_sync(detect)
     first = found.devices[0]
     reading = await to_thread.run_sync(found.provider.read, first.key)

@@ -15,7 +15,7 @@ import structlog
 
 from mtpd.engine import prom, timings
 from mtpd.engine.acceptance import read_acceptance
-from mtpd.errors import CalibrationError, EngineError, UpstreamError
+from mtpd.errors import BinaryError, CalibrationError, EngineError, UpstreamError
 from mtpd.types import Absent
 from tuner.design import Ask, History
 from tuner.types import Observation, Start, Unknown
@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     from tuner.design import Cell, Design
     from tuner.types import Arm
 
-__all__ = ["Calibrator", "Hold", "Progress", "Repetition", "Sampling", "Sink", "Started"]
+__all__ = [
+    "Calibrator",
+    "Hold",
+    "NothingMeasuredError",
+    "Progress",
+    "Repetition",
+    "Sampling",
+    "Sink",
+    "Started",
+]
 
 log = structlog.get_logger()
 
@@ -114,6 +123,18 @@ class Sampling:
     warmup_tokens: int = 16
 
 
+class NothingMeasuredError(CalibrationError):
+    """No arm of a calibration gave a single repetition.
+
+    Attributes:
+        history: The engine starts, each with its failure.
+    """
+
+    def __init__(self, message: str, *, history: History) -> None:
+        super().__init__(message, hint="mtpctl status shows the engine's last log lines")
+        self.history = history
+
+
 class Calibrator:
     """Runs designs on a hold of the device; keeps nothing between two runs."""
 
@@ -140,7 +161,8 @@ class Calibrator:
         """Measure until the design stops; return everything that was told to it.
 
         Raises:
-            CalibrationError: A gate did not open, or nothing could be measured at all.
+            NothingMeasuredError: No arm gave a single repetition.
+            CalibrationError: A gate did not open.
         """
         run = _Run(
             workloads=self._workloads,
@@ -157,7 +179,7 @@ class Calibrator:
         if not run.history.observations:
             why = next((s.failure for s in run.history.starts if s.failure), asked.reason)
             msg = f"nothing could be measured: {why}"
-            raise CalibrationError(msg, hint="mtpctl status shows the engine's last log lines")
+            raise NothingMeasuredError(msg, history=run.history)
         log.info("calibration.done", reason=asked.reason, cells=len(run.history.observations))
         return run.history
 
@@ -181,7 +203,7 @@ class _Run:
         try:
             started = await self.hold.start(asked.arm)
             await self._cells(asked, started)
-        except (EngineError, UpstreamError) as error:
+        except (BinaryError, EngineError, UpstreamError) as error:
             log.warning("calibration.arm_failed", arm=str(asked.arm), reason=str(error))
             failure = str(error)
         self.history = self.history.started(self._start(asked.arm, started, failure))

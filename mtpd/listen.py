@@ -49,18 +49,24 @@ def bind_tcp(host: str, port: int) -> socket.socket:
     Raises:
         MtpdError: The port is taken or may not be bound.
     """
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:  # a kernel without IPv6
+        raise _refused(host, port, error) from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
         sock.listen(BACKLOG)  # a port in use shows only here where SO_REUSEADDR is set
     except OSError as error:
         sock.close()
-        msg = f"cannot listen on {host}:{port}: {error.strerror}"
-        raise MtpdError(
-            msg, hint="another program may listen there; choose another address or port"
-        ) from error
+        raise _refused(host, port, error) from error
     return sock
+
+
+def _refused(host: str, port: int, error: OSError) -> MtpdError:
+    msg = f"cannot listen on {host}:{port}: {error.strerror}"
+    return MtpdError(msg, hint="another program may listen there; choose another address or port")
 
 
 def bind_unix(path: Path) -> socket.socket:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +22,6 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
-RAN = pytest.StashKey[set[str]]()
-LISTED = pytest.StashKey[set[str]]()
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -35,33 +33,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[RAN] = set()
-    config.stash[LISTED] = set()
+    worker = hasattr(config, "workerinput")  # only the process that sees all reports counts
+    if config.getoption("--all-must-run") and not worker:
+        config.pluginmanager.register(RollCall(int(config.getini("min_tests"))), "roll-call")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    report = yield
-    if call.when == "call" and not report.skipped:  # type: ignore[attr-defined]  # untyped hook result
-        item.config.stash[RAN].add(item.nodeid)
-    return report
+class RollCall:
+    """Compares the tests that were collected with those that ran to a verdict."""
 
+    def __init__(self, floor: int) -> None:
+        self.floor = floor
+        self.listed: set[str] = set()
+        self.ran: set[str] = set()
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    session.config.stash[LISTED].update(item.nodeid for item in session.items)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.listed.update(item.nodeid for item in session.items)
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:
+        self.listed.update(ids)
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    config = session.config
-    if not config.getoption("--all-must-run") or config.getoption("--collect-only"):
-        return
-    listed, ran = config.stash[LISTED], config.stash[RAN]
-    floor = int(config.getini("min_tests"))
-    missing = sorted(listed - ran)
-    if missing or len(ran) < floor:
-        terminal = config.get_terminal_writer()
-        terminal.line()
-        terminal.line(f"{len(ran)} tests ran, {len(listed)} listed, {floor} must exist", red=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and not report.skipped:
+            self.ran.add(report.nodeid)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        missing = sorted(self.listed - self.ran)
+        if not missing and len(self.ran) >= self.floor:
+            return
+        terminal = session.config.get_terminal_writer()
+        counts = f"{len(self.ran)} tests ran, {len(self.listed)} listed, {self.floor} must exist"
+        terminal.line(f"\n{counts}", red=True)
         for name in missing:
             terminal.line(f"did not run: {name}", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -70,14 +72,25 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """Fail a test that leaves a child process or a thread."""
-    processes = {child.pid for child in psutil.Process().children(recursive=True)}
+    had_children = _has_children()
+    processes = set(psutil.Process().children(recursive=True)) if had_children else set()
     threads = set(threading.enumerate())
     yield
-    left = [c for c in psutil.Process().children(recursive=True) if c.pid not in processes]
-    alive = [c for c in left if c.status() != psutil.STATUS_ZOMBIE]
-    assert not alive, f"processes left behind: {alive}"
+    if had_children or _has_children():
+        left = set(psutil.Process().children(recursive=True)) - processes
+        alive = [child for child in left if child.status() != psutil.STATUS_ZOMBIE]
+        assert not alive, f"processes left behind: {alive}"
     stray = [t for t in threading.enumerate() if t not in threads and _ours(t)]
     assert not stray, f"threads left behind: {stray}"
+
+
+def _has_children() -> bool:
+    """Cheap, as it runs around every test; looking through /proc is not."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _ours(thread: threading.Thread) -> bool:

@@ -25,6 +25,7 @@ from mtpd.config.origins import describe_origins
 from mtpd.engine.binary import find
 from mtpd.engine.command import build
 from mtpd.errors import EXIT_CONFIG, BinaryError, ConfigError, NotFoundError
+from mtpd.gpu.detect import detect
 from mtpd.types import TcpEndpoint, UnixEndpoint
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["check", "config", "plan"]
 
 SYSTEM_ENGINE_CONFIG = Path("/etc/llama.cpp/config.ini")
-_DEVICE_NODES = ("kfd", "nvidiactl", "dri/render*")
 _KEY_PLACEHOLDER = "a-new-key-per-start"
 
 
@@ -245,7 +245,7 @@ def _planned(loaded: Config, model: str, depth: int | None) -> _Planned:
         arm=profile.arm(chosen),
         endpoint=endpoint,
         threads=loaded.engine.threads,
-        device_present=binary.kind == "external" and _device_node_exists(),
+        device_present=binary.kind == "external" and detect().has_gpu,
         home=str(directories.cache / "engine"),
         headroom_mib=loaded.budget.headroom_mib,
         extra_env=loaded.engine.extra_env,
@@ -293,11 +293,6 @@ def _find(loaded: Config) -> EngineBinary:
 
 def _config_path(given: Path | None) -> Path | None:
     return given if given is not None else find_config(os.environ)
-
-
-def _device_node_exists() -> bool:
-    """Whether the system has a device that layers could go to; telemetry knows it better."""
-    return any(any(Path("/dev").glob(pattern)) for pattern in _DEVICE_NODES)
 
 
 def _system_warnings() -> tuple[str, ...]:

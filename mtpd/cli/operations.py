@@ -53,7 +53,9 @@ class Depths(click.ParamType[tuple[int, ...]]):
 
 
 DETACH = click.option("--detach", is_flag=True, help="Return at once; see mtpctl operations.")
-DEPTHS = click.option("--depths", type=Depths(), metavar="RANGE", help="E.g. 0-3 or 0,2,4.")
+DEPTHS = click.option(
+    "--depths", type=Depths(), metavar="RANGE", help="E.g. 0-3 or 0,2,4; else all."
+)
 
 
 @click.command()
@@ -124,15 +126,15 @@ def tune(
 
 @click.command()
 @click.argument("model")
-@click.option("--depths", type=Depths(), default="0-5", show_default=True, metavar="RANGE")
+@DEPTHS
 @DETACH
 @connected
-def sweep(session: Session, model: str, *, depths: tuple[int, ...], detach: bool) -> None:
+def sweep(session: Session, model: str, *, depths: tuple[int, ...] | None, detach: bool) -> None:
     """Measure MODEL at every depth and print the table; changes nothing."""
     body: dict[str, Json] = {
         "subject": model,
         "method": "sweep",
-        "depths": list(depths),
+        "depths": None if depths is None else list(depths),
         "apply": False,
     }
     _run(session, "/tune", body, detach=detach)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 import structlog
 
+from mtpd.calibrate import NothingMeasuredError
 from mtpd.control.rows import depth_rows
 from mtpd.errors import MtpdError
 from mtpd.views import encode
@@ -182,13 +183,18 @@ class Tuning:
         chosen: list[tuple[Profile, ArmSummary]] = []
         for profile, depths in zip(plan.profiles, plan.depths, strict=True):
             before = len(sink.taken)
-            history = await self._calibrator.run(
-                _design(plan, profile, depths),
-                hold,
-                sink,
-                sampling=plan.sampling,
-                progress=_Shifted(progress, before, plan.total()),
-            )
+            try:
+                history = await self._calibrator.run(
+                    _design(plan, profile, depths),
+                    hold,
+                    sink,
+                    sampling=plan.sampling,
+                    progress=_Shifted(progress, before, plan.total()),
+                )
+            except NothingMeasuredError as error:
+                if plan.pool is None:
+                    raise
+                history = error.history  # the pool's other members are still compared
             summaries = summarise(history.observations, history.starts)
             rows += summaries
             decision = self._decide_depth(plan, profile, summaries)

@@ -277,3 +277,19 @@ async def test_requests_wait_while_a_calibration_holds_the_device() -> None:
         ended = await running.control.operation(operation.id)
         assert ended is not None
         assert ended.state == "done"
+
+
+async def test_a_pool_member_that_cannot_be_measured_does_not_keep_the_others_from_it() -> None:
+    async with home(STUDY_ROWS) as place:
+        missing = place.root / "missing.gguf"
+        text = place.config.read_text()
+        head, _, tail = text.partition("[models.beta]")
+        model = str(bundled_model("tiny-chained.gguf"))
+        place.config.write_text(f"{head}[models.beta]{tail.replace(model, str(missing), 1)}")
+        async with daemon_at(place) as (running, _):
+            result = await tune(running, "both", depths=(0, 1), workloads=("short",))
+            subjects = [(d["subject"], d["act"]) for d in result["decisions"]]
+            assert subjects == [("alpha", "choose"), ("beta", "reject"), ("both", "choose")]
+            rejected = result["decisions"][1]
+            assert "missing.gguf" in rejected["reason"]
+            assert result["decisions"][2]["arm"]["profile"] == "alpha"

@@ -161,7 +161,7 @@ def test_a_command_asks_for_what_was_said(
         ),
         (
             ["sweep", "x"],
-            {"subject": "x", "method": "sweep", "depths": [0, 1, 2, 3, 4, 5], "apply": False},
+            {"subject": "x", "method": "sweep", "depths": None, "apply": False},
         ),
     ],
 )
