@@ -64,7 +64,7 @@ class Choices:
         )
 
     def pin(self, arm: Arm, *, reason: str, decision_id: int | None) -> None:
-        """Serve a model at the depth that an operator named, until it is tuned or the daemon ends."""
+        """Serve a model at an operator's depth, until it is tuned or the daemon ends."""
         self._pinned[arm.profile] = Choice(arm=arm, reason=reason, decision_id=decision_id)
 
     def of_profile(self, profile: Profile) -> Choice:
