@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import stat
 import struct
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
@@ -53,6 +54,10 @@ _TOKENS = "tokenizer.ggml.tokens"
 def read_header(path: Path) -> GgufHeader:
     """Read a model's header; raises GgufError for every way a file can be wrong."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            # Opening a pipe waits for its writer, and with it the caller.
+            msg = f"{path} cannot be read: it is not a regular file"
+            raise GgufError(msg, hint="Name the model file itself.")
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(0)

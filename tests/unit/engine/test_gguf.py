@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -193,3 +194,14 @@ def test_a_header_that_never_ends_is_refused_without_reading_it(tmp_path: Path) 
         sparse.truncate(200 << 20)
     with pytest.raises(GgufError, match="its header is longer than"):
         read_header(path)
+
+
+def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.gguf"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path, Path("/dev/zero")):
+        with pytest.raises(
+            GgufError, match=rf"^{path} cannot be read: it is not a regular"
+        ) as caught:
+            read_header(path)
+        assert caught.value.hint == "Name the model file itself."
