@@ -41,5 +41,9 @@ def _take(fd: int, directory: Path) -> None:
         msg = f"{directory} is in use by another mtpd (pid {holder or 'unknown'})"
         hint = "stop that one first, or give this one its own --state-dir"
         raise StateError(msg, hint=hint) from error
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        msg = f"cannot write to {directory}: {error.strerror}"
+        raise StateError(msg, hint="free disk space there, or name another --state-dir") from error

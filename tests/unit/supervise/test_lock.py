@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -51,3 +52,18 @@ def test_a_directory_that_cannot_be_used_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "lock").symlink_to("/etc/passwd")
     with pytest.raises(StateError, match="cannot open"), hold(tmp_path):
         pass
+
+
+def test_a_directory_that_takes_no_byte_is_said_so(tmp_path: Path) -> None:
+    # A file size limit of zero refuses the write as a full disk does: with an OSError.
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
+    try:
+        with pytest.raises(StateError, match="cannot write to") as caught, hold(tmp_path):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert str(tmp_path) in str(caught.value)
+    assert caught.value.hint
