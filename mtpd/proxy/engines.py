@@ -90,6 +90,11 @@ class Running(Generic[C]):
         view = self.actor.view()
         return view.state == READY and view.id == self.engine_id
 
+    def is_as_planned(self, plan: LaunchPlan) -> bool:
+        """Whether a start of this plan would run the same: a replaced model file would not."""
+        mine = self.plan
+        return (mine.key, mine.arm, mine.fingerprint) == (plan.key, plan.arm, plan.fingerprint)
+
     def lease(self, cut: anyio.CancelScope) -> Lease:
         """Hand it to a request."""
         return Lease(
@@ -147,7 +152,7 @@ class Engines(Generic[C]):
         Args:
             plan: What to start.
             reason: Why the others are stopped.
-            fresh: Start anew even if the same arm serves already.
+            fresh: Start anew even if the same serves already.
 
         Raises:
             EngineError: It did not become ready, or another engine could not be stopped.
@@ -155,7 +160,7 @@ class Engines(Generic[C]):
         """
         device = plan.key.device
         present = self.ready(device)
-        if present is not None and present.plan.arm == plan.arm and not fresh:
+        if present is not None and present.is_as_planned(plan) and not fresh:
             return present
         await self.stop(device, reason)
         actor = await self._actor(plan.key)

@@ -203,7 +203,9 @@ class Switchboard(Generic[C]):
         """
         lane = self._lane(arm.profile)
         if (running := self._engines.ready(lane.device)) is not None and running.plan.arm == arm:
-            return running.actor.view()
+            plan = self._plan_for(arm)  # the model file may be another one since
+            if running.is_as_planned(plan):
+                return running.actor.view()
         log.info("switch.began", arm=str(arm), reason=reason)
         async with lane.exclusive(reason, force=force, timeout_s=drain_timeout_s):
             return await self._change(lane, arm, reason)

@@ -50,6 +50,7 @@ class Bench:
         endpoints: Where a profile's engine listens.
         connecting: Holds up every connection to an engine until it is set.
         unplannable: Profiles whose plan fails, each with its error.
+        fingerprints: Of a profile's model file and all else; "" for those not named.
     """
 
     def __init__(self, *, limits: Queue = Queue(), slots: int = 1) -> None:
@@ -57,6 +58,7 @@ class Bench:
         self.chosen: dict[str, Arm] = {}
         self.endpoints: dict[str, Endpoint] = {}
         self.unplannable: dict[str, Exception] = {}
+        self.fingerprints: dict[str, str] = {}
         self.actors: dict[str, FakeActor] = {}
         self.connecting: anyio.Event | None = None
         self.board: Switchboard[str] = Switchboard(
@@ -92,7 +94,7 @@ class Bench:
             arm=wanted,
             command=Command(argv=(), env={}),
             endpoint=self.endpoints.get(wanted.profile, UnixEndpoint("/nonexistent")),
-            fingerprint="",
+            fingerprint=self.fingerprints.get(wanted.profile, ""),
         )
 
     @asynccontextmanager

@@ -58,6 +58,27 @@ async def test_a_switch_to_what_runs_changes_nothing_and_drains_nobody() -> None
         assert made.actor("a").view().starts == 1
 
 
+async def test_a_switch_to_the_same_arm_of_another_model_file_starts_that_file() -> None:
+    async with bench() as made:
+        await made.board.switch(arm("a", 1), reason="first")
+        made.fingerprints["a"] = "of the new file"
+        await made.board.switch(arm("a", 1), reason="the file was replaced")
+        assert made.actor("a").view().starts == 2
+        await made.board.switch(arm("a", 1), reason="again")
+        assert made.actor("a").view().starts == 2
+        assert made.serving() == ["a@1"]
+
+
+async def test_a_switch_to_what_serves_is_refused_when_its_file_is_gone_and_it_goes_on() -> None:
+    async with bench() as made:
+        await made.board.switch(arm("a"), reason="first")
+        made.unplannable["a"] = EngineError("no such file", failure="config")
+        with pytest.raises(EngineError, match="no such file"):
+            await made.board.switch(arm("a"), reason="again")
+        assert made.serving() == ["a@0"]
+        assert made.actor("a").view().starts == 1
+
+
 async def test_a_switch_that_may_not_cut_gives_up_and_requests_flow_again() -> None:
     async with bench(slots=2) as made, clients(made, "a") as (running,):
         await until(lambda: running.lease)
