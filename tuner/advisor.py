@@ -1,0 +1,214 @@
+"""What to change about a load that does not fit, the cheapest change first.
+
+Covers loads that the device cannot hold, and loads that it can hold but that the engine's
+own fit margin would evict. Predicts memory and, for another depth, speed; it starts and
+changes nothing. Which depth pays is ``tuner.design`` and ``tuner.select``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tuner.acceptance import expected_tokens
+from tuner.levers import Device, Lever, Load, changes, cost, named
+from tuner.memory import (
+    Calibration,
+    Evicts,
+    Fits,
+    Geometry,
+    LoadPlan,
+    Predicted,
+    Verdict,
+)
+from tuner.plan import Elimination, Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from tuner.types import Arm
+
+__all__ = ["Advice", "Device", "Lever", "Load", "Option", "Speed", "advise", "rejected"]
+
+_MIB = 2**20
+_AS_FAST = frozenset({Lever.MARGIN, Lever.SLOTS, Lever.CONTEXT})
+"""Levers that leave the work of a step as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """What is known of the speed at other depths.
+
+    Attributes:
+        alphas: Conditional acceptance per position.
+        row_cost: Cost of one verification row as a share of a plain step, on this card.
+    """
+
+    alphas: tuple[float, ...]
+    row_cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One change, as small as it can be to make the load fit, or else as large as it gets.
+
+    Attributes:
+        lever: What is changed.
+        load: Model, start-up options and device after the change.
+        gained_bytes: Device memory that becomes usable.
+        verdict: Whether the load then stays on the device.
+        tps_ratio: Predicted tok/s over those of the unchanged load if it were resident;
+            None where nothing measured says.
+        cost: What it costs in quality or capability, one sentence.
+    """
+
+    lever: Lever
+    load: Load
+    gained_bytes: int
+    verdict: Verdict
+    tps_ratio: float | None
+    cost: str
+
+    @property
+    def enough(self) -> bool:
+        """Whether the load then fits for sure."""
+        return isinstance(self.verdict, Fits)
+
+    def __str__(self) -> str:
+        """The changed setting in a few words."""
+        return named(self.lever, self.load)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What a load needs and what would make it fit.
+
+    Attributes:
+        plan: The load asked about.
+        predicted: Its device memory.
+        holds: Whether the device can hold it.
+        stays: Whether it stays there under the engine's margin, too.
+        options: Single changes, cheapest first; empty if it stays.
+        together: The first option that is enough, or the changes that are enough only
+            together, each on top of those before; empty if it stays or nothing is enough.
+        reason: One sentence.
+    """
+
+    plan: LoadPlan
+    predicted: Predicted
+    holds: Verdict
+    stays: Verdict
+    options: tuple[Option, ...]
+    together: tuple[Option, ...]
+    reason: str
+
+
+def advise(
+    geometry: Geometry,
+    plan: LoadPlan,
+    calibration: Calibration,
+    device: Device,
+    *,
+    speed: Speed | None = None,
+    allowed: Collection[Lever] = tuple(Lever),
+) -> Advice:
+    """Rank what would keep a load on the device.
+
+    Args:
+        geometry: The model.
+        plan: The load that is wanted.
+        calibration: The card and build.
+        device: Free memory and margins.
+        speed: What is known of the speed; None leaves other depths unpredicted.
+        allowed: What may be changed.
+    """
+    load = Load(geometry=geometry, plan=plan, device=device, calibration=calibration)
+    stays = load.stays
+    levers = [] if isinstance(stays, Fits) else [one for one in Lever if one in allowed]
+    tried = (_option(lever, load, speed) for lever in levers)
+    options = tuple(option for option in tried if option is not None)
+    enough = next((option for option in options if option.enough), None)
+    together = (enough,) if enough else _combined(levers, load, speed)
+    return Advice(
+        plan=plan,
+        predicted=load.predicted,
+        holds=load.holds,
+        stays=stays,
+        options=options,
+        together=together,
+        reason=_reason(load, options, together),
+    )
+
+
+def rejected(arm: Arm, advice: Advice) -> Rejected | None:
+    """The arm as out because it does not fit, or None; it never says "does not pay"."""
+    if not isinstance(advice.stays, Evicts):
+        return None
+    why = f"does not fit ({advice.reason})"
+    return Rejected(arm=arm, verdict=Elimination.DOES_NOT_FIT, reason=why)
+
+
+def _option(lever: Lever, load: Load, speed: Speed | None) -> Option | None:
+    last: Load | None = None
+    for changed in changes(lever, load):
+        last = changed
+        if isinstance(changed.stays, Fits):
+            break
+    if last is None:
+        return None
+    margins = (load.device.margin_bytes or 0) - (last.device.margin_bytes or 0)
+    return Option(
+        lever=lever,
+        load=last,
+        gained_bytes=load.predicted.total - last.predicted.total + margins,
+        verdict=last.stays,
+        tps_ratio=_tps_ratio(lever, load.plan.depth, last.plan.depth, speed),
+        cost=cost(lever, load, last),
+    )
+
+
+def _combined(levers: Sequence[Lever], load: Load, speed: Speed | None) -> tuple[Option, ...]:
+    """Changes on top of each other, cheapest first, until the load fits."""
+    out: list[Option] = []
+    for lever in levers:
+        option = _option(lever, load, speed)
+        if option is not None:
+            out.append(option)
+            load = option.load
+            if option.enough:
+                return tuple(out)
+    return ()
+
+
+def _tps_ratio(lever: Lever, before: int, after: int, speed: Speed | None) -> float | None:
+    if lever in _AS_FAST:
+        return 1.0
+    if lever is not Lever.DEPTH or speed is None or len(speed.alphas) < before:
+        return None
+    now, then = (
+        expected_tokens(speed.alphas[:depth]) / (1 + speed.row_cost * depth)
+        for depth in (before, after)
+    )
+    return then / now
+
+
+def _reason(load: Load, options: Sequence[Option], together: Sequence[Option]) -> str:
+    stays = load.stays
+    need = f"{load.plan} needs {load.predicted.total / _MIB:.0f} MiB"
+    if isinstance(stays, Fits):
+        return f"{need} and fits with {stays.left_bytes / _MIB:.0f} MiB to spare"
+    margin = load.device.margin_bytes
+    if not isinstance(stays, Evicts):
+        head = f"whether {load.plan} fits is not known: {stays.reason}"
+    elif isinstance(load.holds, Fits) and margin is not None:
+        head = (
+            f"{need}, which the device holds, but {stays.missing_bytes / _MIB:.0f} MiB too many "
+            f"for the engine's fit margin of {margin / _MIB:.0f} MiB"
+        )
+    else:
+        head = f"{need}, {stays.missing_bytes / _MIB:.0f} MiB too many for the device"
+    if alone := [str(option) for option in options if option.enough]:
+        return f"{head}; enough is {' or '.join(alone)}"
+    if together:
+        return f"{head}; enough is only {' with '.join(map(str, together))}"
+    return f"{head}; no change allowed here is enough"
