@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,6 +99,7 @@ def demo(port: int, *, once: bool, as_json: bool, threads: int, verbose: bool) -
     Everything is kept in a temporary directory that is removed at the end.
     """
     logs.configure(json=False, level="info" if verbose else "error")
+    _end_as_ctrl_c_does(signal.SIGTERM, signal.SIGHUP)
     wanted = Demo(port=port, threads=threads)
     _run(
         run_demo,
@@ -107,6 +109,13 @@ def demo(port: int, *, once: bool, as_json: bool, threads: int, verbose: bool) -
         on_report=functools.partial(show_report, as_json=as_json, once=once),
         stay=not once,
     )
+
+
+def _end_as_ctrl_c_does(*numbers: signal.Signals) -> None:
+    """Take signals for Ctrl-C: their default would leave the temporary directory behind."""
+    for number in numbers:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
+            signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def _run(function: Callable[..., Awaitable[None]], *args: object, **keywords: object) -> None:

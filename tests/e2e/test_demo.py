@@ -137,3 +137,30 @@ async def test_a_port_in_use_is_one_sentence_with_a_hint() -> None:
     first, second = ended.stderr.decode().strip().splitlines()
     assert first == f"mtpd: cannot listen on 127.0.0.1:{port}: {os.strerror(98)}"
     assert "choose another" in second
+
+
+def found(folder: Path, pattern: str) -> list[Path]:
+    return list(folder.glob(pattern))
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+async def test_a_demo_that_is_ended_while_it_measures_leaves_nothing(
+    told: signal.Signals, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = await anyio.open_process(
+        [*DEMO, "--once"], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stderr=None
+    )
+    try:
+        with anyio.fail_after(60):
+            while not found(tmp_path, "mtpd-demo-*/state/logs/*"):  # noqa: ASYNC110 - a file
+                await anyio.sleep(0.02)
+        process.send_signal(told)
+        with anyio.fail_after(10):
+            assert await process.wait() == 1
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        with anyio.CancelScope(shield=True):
+            await process.aclose()
+    assert found(tmp_path, "*") == []
