@@ -226,7 +226,6 @@ class House:
         self.operations = Operations(
             rows=OperationRows(db=store), bus=bus, clock=clock, describe=_describe
         )
-        self.choices = Choices(config=config)
         self.gates = Gates(
             provider=card.provider, device=card.key, hardware=config.hardware, clock=clock
         )
@@ -243,6 +242,7 @@ class House:
             new_token=lambda: secrets.token_hex(16),
             free_port=free_port,
         )
+        self.choices = Choices(config=config, files=self.planner.files)
         self._spawner, self._probe = ShimSpawner(), EngineProbe()
         self.switchboard: Switchboard[EngineClient] = Switchboard(
             make_actor=self._actor,

@@ -15,7 +15,7 @@ from mtpd.control.rows import arm_view
 from mtpd.views import ChoiceView
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from mtpd.config.model import Config, Pool, Profile
     from mtpd.views import ArmView, DecisionView
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "Choices"]
 
 log = structlog.get_logger()
+
+_CHANGED = "its file has changed since it was measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +44,21 @@ class Choice:
 
 
 class Choices:
-    """Answers which arm a name stands for; never starts anything."""
+    """Answers which arm a name stands for; never starts anything.
 
-    def __init__(self, *, config: Config) -> None:
+    Args:
+        config: The models and pools.
+        files: What tells a model's files from others at the same paths, as they are now;
+            the one part of its fingerprint that can change while the daemon runs.
+    """
+
+    def __init__(
+        self, *, config: Config, files: Callable[[Profile], object] = lambda _: None
+    ) -> None:
         self._config = config
+        self._files = files
         self._chosen: dict[str, Choice] = {}
+        self._chosen_for: dict[str, object] = {}
         self._pinned: dict[str, Choice] = {}
 
     def adopt(self, decision: DecisionView) -> None:
@@ -62,6 +74,7 @@ class Choices:
         self._chosen[decision.subject] = Choice(
             arm=arm, reason=decision.reason, decision_id=decision.id, measured=True
         )
+        self._chosen_for[decision.subject] = self._files(self._config.profiles[arm.profile])
 
     def pin(self, arm: Arm, *, reason: str, decision_id: int | None) -> None:
         """Serve a model at an operator's depth, until it is tuned or the daemon ends."""
@@ -69,18 +82,17 @@ class Choices:
 
     def of_profile(self, profile: Profile) -> Choice:
         """The arm of a model: pinned, else chosen, else the configured starting depth."""
-        choice = self._pinned.get(profile.name) or self._chosen.get(profile.name)
+        choice = self._pinned.get(profile.name) or self._valid(profile.name)
         if choice is not None:
             return choice
         arm = profile.initial_arm()
+        why = _CHANGED if profile.name in self._chosen else "not measured yet"
         origin = "its profile names this depth" if profile.drafter.depth else "no speculation"
-        return Choice(
-            arm=arm, reason=f"not measured yet: {origin} until mtpctl tune {profile.name} has run"
-        )
+        return Choice(arm=arm, reason=f"{why}: {origin} until mtpctl tune {profile.name} has run")
 
     def of_pool(self, pool: Pool) -> Choice:
         """The arm of a pool: the chosen member's as it is served now, else the first's."""
-        choice = self._chosen.get(pool.name)
+        choice = self._valid(pool.name)
         if choice is not None and choice.arm.profile in pool.members:
             held = self.of_profile(self._config.profiles[choice.arm.profile])
             if held.arm == choice.arm:
@@ -98,7 +110,7 @@ class Choices:
 
     def measured(self, subject: str) -> Arm | None:
         """The arm that measurements chose for a model or pool, or None."""
-        choice = self._chosen.get(subject)
+        choice = self._valid(subject)
         return None if choice is None else choice.arm
 
     def arm_for(self, profile: str) -> Arm:
@@ -118,6 +130,14 @@ class Choices:
         named = [(name, self.of_pool(pool)) for name, pool in self._config.pools.items()]
         named += [(name, self.of_profile(p)) for name, p in self._config.profiles.items()]
         return tuple(self.view(subject, choice) for subject, choice in named)
+
+    def _valid(self, subject: str) -> Choice | None:
+        """What was chosen, unless the model's files are not those any more that were measured."""
+        choice = self._chosen.get(subject)
+        if choice is None:
+            return None
+        now = self._files(self._config.profiles[choice.arm.profile])
+        return choice if now == self._chosen_for[subject] else None
 
     @staticmethod
     def view(subject: str, choice: Choice) -> ChoiceView:

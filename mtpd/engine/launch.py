@@ -126,6 +126,17 @@ class LaunchPlanner:
             threads=self._config.engine.threads,
         )
 
+    @staticmethod
+    def files(profile: Profile) -> tuple[tuple[int, int] | None, ...]:
+        """Size and time of a model's files as they are now, None for one that is not there.
+
+        Of a fingerprint's parts these are what can change while a daemon runs; asked for
+        every request, so no file is read.
+        """
+        return tuple(
+            _size_and_time(path) for path in (profile.model, profile.drafter.model) if path
+        )
+
     def _endpoint(self) -> Endpoint:
         token = self._new_token()
         if self._binary.unix_socket:
@@ -165,3 +176,11 @@ class LaunchPlanner:
                 msg, failure=FailureClass.CONFIG, hint="download or copy the file again"
             )
         return header.digest
+
+
+def _size_and_time(path: str) -> tuple[int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns

@@ -43,6 +43,28 @@ def test_an_adopted_choice_is_served_with_its_reason_and_number() -> None:
     assert held.measured("beta") is None
 
 
+def test_a_choice_is_void_while_the_file_that_was_measured_is_not_there() -> None:
+    files = {"alpha": (10, 1), "beta": (10, 1)}
+    members = profile("alpha"), profile("beta")
+    held = Choices(config=config(*members, pools=(PAIR,)), files=lambda which: files[which.name])
+    held.adopt(chose(arm("beta", 2), reason="depth 2 is faster"))
+    held.adopt(chose(arm("beta", 2), subject="both"))
+    files["alpha"] = (11, 2)
+    assert held.arm_for("beta") == held.measured("both") == arm("beta", 2)
+    files["beta"] = (11, 2)
+    found = held.of_profile(members[1])
+    assert (found.arm, found.measured) == (arm("beta"), False)
+    assert found.reason == (
+        "its file has changed since it was measured: no speculation until mtpctl tune beta has run"
+    )
+    assert held.measured("beta") is held.measured("both") is None
+    assert held.pools() == {"both": "alpha"}
+    held.pin(arm("beta", 1), reason="an operator asked for it", decision_id=18)
+    assert held.arm_for("beta") == arm("beta", 1)
+    held.adopt(chose(arm("beta", 3), reason="depth 3 is faster"))
+    assert held.arm_for("beta") == held.measured("beta") == arm("beta", 3)
+
+
 def test_a_pin_is_served_but_is_no_measurement() -> None:
     held = choices()
     held.adopt(chose(arm("alpha", 2)))

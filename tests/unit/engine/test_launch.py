@@ -286,3 +286,18 @@ def test_the_threads_of_a_profile_come_before_the_engines(bench: Bench) -> None:
     assert bench.digest(which, threads=2) == bench.digest(which)
     made = bench.planner(which, threads=2).plan(Arm(profile="tiny"))
     assert value(made.command.argv, "--threads") == "3"
+
+
+def test_the_files_of_a_model_are_told_apart_by_size_and_time_also_its_drafter(
+    bench: Bench,
+) -> None:
+    draft = bench.folder / "draft.gguf"
+    drafter = DrafterConfig(kind=Drafter.DRAFT_MODEL, max_depth=3, model=str(draft))
+    mine = bench.profile(drafter=drafter)
+    before = LaunchPlanner.files(mine)
+    assert before == ((bench.model.stat().st_size, bench.model.stat().st_mtime_ns), None)
+    draft.write_bytes(b"12345")
+    os.utime(draft, ns=(1, 1))
+    assert LaunchPlanner.files(mine) == (before[0], (5, 1))
+    os.utime(bench.model, ns=(1, 1))
+    assert LaunchPlanner.files(mine) != (before[0], (5, 1))
