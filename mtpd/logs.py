@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from mtpd.errors import ConfigError
@@ -101,8 +102,9 @@ def _install(handler: logging.Handler, threshold: int) -> None:
 class MalformedRequests(logging.Filter):
     """Reports what no HTTP parser understands seldom and without its bytes.
 
-    aiohttp logs each malformed request with a traceback that quotes it: a flood that
-    anyone can cause, and a leak where the line was an Authorization header.
+    aiohttp logs each malformed request, and each body that is not in the encoding it
+    names, with a traceback that quotes it: a flood that anyone can cause, and a leak
+    where the line was an Authorization header.
 
     Args:
         burst: How many are reported in one window.
@@ -119,7 +121,7 @@ class MalformedRequests(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Pass everything else; pass few malformed requests, stripped."""
         problem = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
-        if not isinstance(problem, HttpProcessingError):
+        if not isinstance(problem, HttpProcessingError | web.RequestPayloadError):
             return True
         # Wall time of the record: it can jump either way, which only ends the window early.
         if self._since is None or not 0 <= record.created - self._since < self._window_s:

@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import socket
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import anyio
@@ -219,3 +219,25 @@ async def test_the_real_server_does_not_leak_the_bytes_of_a_malformed_request() 
     assert "SEKRET" not in out.getvalue()
     events = [line["event"] for line in _lines(out) if line["logger"] == "aiohttp.server"]
     assert events == ["http.request_malformed"] * 3
+
+
+async def test_bodies_that_are_not_in_their_encoding_are_reported_as_malformed_requests() -> None:
+    runner = web.AppRunner(web.Application())
+    body = (
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 6\r\n\r\nSEKRET"
+    )
+    with _logging() as out:
+        await runner.setup()
+        sock = socket.create_server(("127.0.0.1", 0))
+        await web.SockSite(runner, sock).start()
+        for _ in range(5):
+            async with await anyio.connect_tcp("127.0.0.1", sock.getsockname()[1]) as stream:
+                await stream.send(body)
+                with anyio.fail_after(10):
+                    assert b"404" in await stream.receive()
+                    with suppress(anyio.EndOfStream):
+                        await stream.receive()
+        await runner.cleanup()
+    lines = [line for line in _lines(out) if line["logger"] == "aiohttp.server"]
+    assert [line["event"] for line in lines] == ["http.request_malformed"] * 3
+    assert all("exception" not in line for line in lines)
