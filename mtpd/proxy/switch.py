@@ -192,9 +192,9 @@ class Switchboard(Generic[C]):
     # For operations ----------------------------------------------------------------
 
     async def switch(
-        self, arm: Arm, *, reason: str, force: bool = False, drain_timeout_s: float = DRAIN_S
+        self, arm: Arm, *, reason: str, force: bool = False, drain_timeout_s: float | None = None
     ) -> EngineView:
-        """Drain, stop what runs on the arm's device, start the arm.
+        """Drain, stop what runs on the arm's device, start the arm; force cuts at once.
 
         Raises:
             EngineError: It did not become ready; what served before was brought back.
@@ -207,7 +207,8 @@ class Switchboard(Generic[C]):
             if running.is_as_planned(plan):
                 return running.actor.view()
         log.info("switch.began", arm=str(arm), reason=reason)
-        async with lane.exclusive(reason, force=force, timeout_s=drain_timeout_s):
+        patience = _patience(drain_timeout_s, force=force)
+        async with lane.exclusive(reason, force=force, timeout_s=patience):
             return await self._change(lane, arm, reason)
 
     async def stop_engine(
@@ -216,20 +217,21 @@ class Switchboard(Generic[C]):
         reason: str,
         *,
         force: bool = False,
-        drain_timeout_s: float = DRAIN_S,
+        drain_timeout_s: float | None = None,
     ) -> None:
-        """Drain and stop the engine of a profile, or every engine.
+        """Drain and stop the engine of a profile, or every engine; force cuts at once.
 
         Raises:
             DrainTimeoutError: Requests still ran; nothing was changed.
             EngineError: The kernel does not let go of the process.
         """
         lanes = tuple(self._lanes.values()) if profile is None else (self._lane(profile),)
+        patience = _patience(drain_timeout_s, force=force)
         for lane in lanes:
             running = self._engines.running(lane.device)
             if profile is not None and (running is None or running.profile != profile):
                 continue
-            async with lane.exclusive(reason, force=force, timeout_s=drain_timeout_s):
+            async with lane.exclusive(reason, force=force, timeout_s=patience):
                 await self._halt(lane, reason)
 
     @asynccontextmanager
@@ -386,3 +388,10 @@ class Switchboard(Generic[C]):
             lane.cut()
         elif view.state in {"failed", "wedged"} and isinstance(lane.state.engine, Recovering):
             self._give_up(lane, running.plan.arm, failure_of(view), None)
+
+
+def _patience(asked: float | None, *, force: bool) -> float:
+    """How long running requests are waited for: whoever forces has decided not to wait."""
+    if asked is not None:
+        return asked
+    return 0.0 if force else DRAIN_S

@@ -97,6 +97,22 @@ async def test_a_forced_switch_cuts_what_still_runs() -> None:
         assert made.serving() == ["a@1"]
 
 
+async def test_whoever_forces_without_a_patience_does_not_wait() -> None:
+    async with bench() as made:
+        async with clients(made, "a") as (running,):
+            await until(lambda: running.lease)
+            with anyio.fail_after(5):
+                await made.board.switch(arm("a", 1), reason="now", force=True)
+            assert running.ended
+            assert made.serving() == ["a@1"]
+        async with clients(made, "a") as (running,):
+            await until(lambda: running.lease)
+            with anyio.fail_after(5):
+                await made.board.stop_engine("a", "now", force=True)
+            assert running.ended
+        assert made.serving() == []
+
+
 async def test_a_failed_switch_brings_the_old_arm_back_and_says_why() -> None:
     async with bench() as made:
         await made.board.switch(arm("a", 1), reason="first")
