@@ -135,11 +135,15 @@ class _Loading:
         if hardware is not None:
             self.sources.append(hardware.file)
         asked = _model_names(self.main) | _names(self.override_tree)
+        # A shipped profile is an offer: it takes part where the file refers to it. Without a
+        # file the bundled models do, which need nothing that is not there.
+        kept = asked | _pool_members(self.override_tree)
         if self.main is not None:
-            # A shipped profile is an offer: it takes part where the file refers to it.
-            kept = asked | _pool_members(self.main.tree) | _pool_members(self.override_tree)
-            shipped = profiles_dir() / "models"
-            files = {n: f for n, f in files.items() if n in kept or f.parent != shipped}
+            kept |= _pool_members(self.main.tree)
+        else:
+            kept |= {name for name, path in files.items() if _is_bundled(path)}
+        shipped = profiles_dir() / "models"
+        files = {n: f for n, f in files.items() if n in kept or f.parent != shipped}
         for name in sorted(files.keys() | asked):
             self.mount_defaults(name, hardware)
             source = self.read(files[name]) if name in files else None
@@ -220,6 +224,12 @@ class _Loading:
         return MappingProxyType(
             {dotted(path): str(known.get(path, "default")) for path, _ in leaves(config)}
         )
+
+
+def _is_bundled(path: Path) -> bool:
+    """Whether a profile's model comes with mtpd; an unreadable one takes part and is told."""
+    source = read(path)
+    return isinstance(source, Problem) or str(source.tree.get("model")).startswith("bundled:")
 
 
 def _pool_members(tree: Tree) -> set[str]:
