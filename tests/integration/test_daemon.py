@@ -75,6 +75,26 @@ async def test_the_truly_fastest_depth_is_chosen_and_served(
             assert reply.headers["X-Mtpd-Depth"] == str(best)
 
 
+async def test_a_choice_is_void_once_its_model_file_was_replaced(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    shutil.copy(bundled_model("tiny-chained.gguf"), model)
+    async with home() as place:
+        binary = fake_binary(place.root / "llama-server", CHEAP_ROWS)
+        write_config(place, binary=str(binary), model=model)
+        async with daemon_at(place) as (running, client):
+            await tune(running, "alpha")
+            choice = (await running.control.status()).choices[1]
+            assert (choice.arm.depth, choice.measured) == (3, True)
+            os.utime(model, ns=(1, 1))
+            choice = (await running.control.status()).choices[1]
+            assert (choice.arm.depth, choice.measured) == (0, False)
+            assert choice.reason.startswith("its file has changed since it was measured: ")
+            loaded = await running.control.load(model="alpha", idempotency_key=None)
+            assert (await run_operation(running, loaded)).state == "done"
+            async with client.post("/completion", json={"model": "alpha", "prompt": "x"}) as reply:
+                assert reply.headers["X-Mtpd-Depth"] == "0"
+
+
 async def test_the_choice_follows_from_the_stored_cells() -> None:
     async with home(STUDY_ROWS) as place:
         async with daemon_at(place) as (running, _):
