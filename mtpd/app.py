@@ -41,6 +41,7 @@ from mtpd.control.restore import restore
 from mtpd.control.tuning import Tuning
 from mtpd.engine import binary
 from mtpd.engine.client import EngineClient
+from mtpd.engine.heard import RequestFacts
 from mtpd.engine.launch import LaunchPlanner
 from mtpd.events import DaemonStarted, DaemonStopping
 from mtpd.faults import Faults, NoFaults
@@ -243,7 +244,7 @@ class House:
             free_port=free_port,
         )
         self.choices = Choices(config=config, files=self.planner.files)
-        self._spawner, self._probe = ShimSpawner(), EngineProbe()
+        self._spawner, self._probe, self._heard = ShimSpawner(), EngineProbe(), RequestFacts()
         self.switchboard: Switchboard[EngineClient] = Switchboard(
             make_actor=self._actor,
             plan_for=self.planner.plan,
@@ -260,7 +261,7 @@ class House:
             bus=bus,
             describe=self._fingerprint_fields,
         )
-        held = SwitchboardDevice(switchboard=self.switchboard)
+        held = SwitchboardDevice(switchboard=self.switchboard, heard=self._heard)
         self.tuning = Tuning(
             config=config,
             calibrator=Calibrator(
@@ -336,6 +337,7 @@ class House:
             on_event=self._publish,
             rng=random.random,
             new_id=lambda: EngineId(uuid.uuid4().hex),
+            on_fact=self._heard.hear,
         )
 
     def _publish(self, event: Event) -> None:

@@ -15,6 +15,7 @@ import structlog
 
 from mtpd.engine import prom, timings
 from mtpd.engine.acceptance import read_acceptance
+from mtpd.engine.prom import SpecCounters
 from mtpd.errors import BinaryError, CalibrationError, EngineError, UpstreamError
 from mtpd.types import Absent
 from tuner.design import Ask, History
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from mtpd.config.model import Workload, WorkloadPrompt
     from mtpd.engine.acceptance import Source
     from mtpd.engine.client import EngineClient
-    from mtpd.engine.prom import SpecCounters
+    from mtpd.engine.heard import RequestFacts
     from mtpd.types import GateResult, Verdict
     from mtpd.views import Json, MeasurementView
     from tuner.design import Cell, Design
@@ -47,6 +48,8 @@ __all__ = [
 log = structlog.get_logger()
 
 REPLY_TIMEOUT_S = 600.0
+LOG_S = 0.5
+"""How long the log lines of a finished request may take to come through the pipe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +61,14 @@ class Started:
         verdict: Its residency.
         start_id: This engine start.
         fingerprint: Digest of all that a result depends on except the depth.
+        heard: What its log says about requests.
     """
 
     client: EngineClient
     verdict: Verdict
     start_id: str
     fingerprint: str
+    heard: RequestFacts
 
 
 class Hold(Protocol):
@@ -247,6 +252,7 @@ class _Run:
         prompt = workload.prompts[cell.prompt]
         max_tokens = self.sampling.max_tokens or workload.max_tokens
         body = _body(prompt, seed=self.sampling.seed, max_tokens=max_tokens)
+        started.heard.clear()
         before = prom.spec_counters(await started.client.metrics_text())
         reply = await started.client.complete(prompt.path, body, timeout_s=REPLY_TIMEOUT_S)
         after = prom.spec_counters(await started.client.metrics_text())
@@ -254,7 +260,11 @@ class _Run:
         if isinstance(timed, Absent):
             msg = f"the engine's reply has no timings: {timed.reason}"
             raise UpstreamError(msg, hint="mtpd needs a llama-server that reports timings")
-        read = read_acceptance(arm.depth, counters=_counted(before, after), timings=timed)
+        counted = _counted(before, after)
+        # Only builds without counters by position are worth waiting for their log.
+        known = arm.depth == 0 or (isinstance(counted, SpecCounters) and counted.per_position)
+        facts = () if known else await started.heard.of(started.start_id, within_s=LOG_S)
+        read = read_acceptance(arm.depth, counters=counted, timings=timed, facts=facts)
         return Repetition(
             observation=Observation(
                 arm=arm,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from mtpd.engine.client import EngineClient
+    from mtpd.engine.heard import RequestFacts
     from mtpd.proxy.hold import Hold
     from mtpd.proxy.switch import Switchboard
 
@@ -21,8 +22,9 @@ __all__ = ["HeldDevice", "SwitchboardDevice"]
 class HeldDevice:
     """Starts and stops arms while requests wait."""
 
-    def __init__(self, hold: Hold[EngineClient]) -> None:
+    def __init__(self, hold: Hold[EngineClient], heard: RequestFacts) -> None:
         self._hold = hold
+        self._heard = heard
 
     async def start(self, arm: Arm) -> Started:
         """Start the arm and wait until it is ready; raises EngineError."""
@@ -33,6 +35,7 @@ class HeldDevice:
             verdict=running.actor.verdict,
             start_id=view.id,
             fingerprint=running.plan.fingerprint,
+            heard=self._heard,
         )
 
     async def stop(self) -> None:
@@ -43,14 +46,15 @@ class HeldDevice:
 class SwitchboardDevice:
     """Gives calibrations the device, and says what serves."""
 
-    def __init__(self, *, switchboard: Switchboard[EngineClient]) -> None:
+    def __init__(self, *, switchboard: Switchboard[EngineClient], heard: RequestFacts) -> None:
         self._switchboard = switchboard
+        self._heard = heard
 
     @asynccontextmanager
     async def hold(self, reason: str) -> AsyncIterator[HeldDevice]:
         """Drain, then have the device alone while the block runs."""
         async with self._switchboard.hold(reason=reason) as hold:
-            yield HeldDevice(hold)
+            yield HeldDevice(hold, self._heard)
 
     def serving(self) -> Arm | None:
         """The arm that is ready now, or None."""

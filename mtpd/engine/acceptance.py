@@ -74,11 +74,19 @@ def read_acceptance(
             steps=0, drafted=0, accepted=0, per_position=(), source=Source.NONE
         )
     if not isinstance(counters, Absent):
+        positions = _identified(depth, counters.accepted, counters.per_position)
+        logged = _from_log(depth, facts, most=None) if positions is None else None
+        same = logged is not None and (logged.drafted, logged.accepted) == (
+            counters.drafted,
+            counters.accepted,
+        )
+        if logged is not None and same:
+            positions = logged.per_position
         return AcceptanceReading(
             steps=counters.drafts,
             drafted=counters.drafted,
             accepted=counters.accepted,
-            per_position=_identified(depth, counters.accepted, counters.per_position),
+            per_position=positions,
             source=Source.METRICS,
         )
     if isinstance(timings, Absent):

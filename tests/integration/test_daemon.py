@@ -216,19 +216,25 @@ async def test_a_probe_says_whether_depth_two_pays() -> None:
         assert "alpha2" in decision.reason
 
 
-async def test_a_build_without_positions_leaves_them_unknown() -> None:
-    script = Script(acceptance=(0.9, 0.8), row_cost=0.2, no_spec_metrics=True)
+@pytest.mark.parametrize(
+    ("missing", "source"), [("no_spec_metrics", "timings"), ("no_per_pos_metrics", "metrics")]
+)
+async def test_a_build_without_counters_by_position_gets_them_from_its_log(
+    missing: str, source: str
+) -> None:
+    script = Script(acceptance=(0.9, 0.8), row_cost=0.2, **{missing: True})  # type: ignore[arg-type]  # a knob by name
     async with home(script) as place, daemon_at(place) as (running, _):
-        result = await tune(running, "alpha", depths=(1, 2))
-        one, two = result["depths"]
-        assert [a["position"] for a in one["acceptance"]] == [1]
-        assert two["acceptance"] == []
-        assert "acceptance unknown" in two["note"]
-        taken = await running.control.measurements(
+        result = await tune(running, "alpha", depths=(2,), workloads=("short", "prose"))
+        (two,) = result["depths"]
+        first, second = (a["alpha"] for a in two["acceptance"])
+        assert first["low"] < 0.9 < first["high"]
+        assert second["low"] < 0.8 < second["high"]
+        (taken,) = await running.control.measurements(
             model="alpha", depth=2, workload=None, operation_id=None, ids=None, limit=1
         )
-        assert taken[0].acceptance_source == "timings"
-        assert taken[0].accepted_per_position is None
+        assert taken.acceptance_source == source
+        assert taken.accepted_per_position is not None
+        assert taken.accepted == sum(taken.accepted_per_position)
 
 
 async def test_an_arm_that_dies_is_reported_and_the_others_are_still_measured() -> None:

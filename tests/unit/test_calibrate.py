@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from mtpd.calibrate import Calibrator, Sampling, Started
 from mtpd.engine.acceptance import Source
 from mtpd.engine.client import EngineClient
+from mtpd.engine.heard import RequestFacts
 from mtpd.errors import CalibrationError
 from mtpd.types import GateResult, UnixEndpoint, Verdict
 from tests.fakes.clock import FakeClock
@@ -90,6 +91,7 @@ class Replays:
             verdict=Verdict(residency=Host()),
             start_id="recorded",
             fingerprint="f",
+            heard=RequestFacts(),
         )
 
 

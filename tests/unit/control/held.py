@@ -16,6 +16,7 @@ from aiohttp import web
 
 from mtpd.calibrate import Started
 from mtpd.engine.client import EngineClient
+from mtpd.engine.heard import RequestFacts
 from mtpd.errors import EngineError
 from mtpd.types import UnixEndpoint, Verdict
 from tests.fakes.generation import Spec
@@ -102,6 +103,7 @@ class ScriptedDevice:
             verdict=Verdict(residency=self._residency(arm), reason="scripted"),
             start_id=f"engine-{len(self.starts)}",
             fingerprint=f"fingerprint-of-{arm.profile}",
+            heard=RequestFacts(),
         )
         return self._alive
 
