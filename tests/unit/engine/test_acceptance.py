@@ -280,7 +280,7 @@ def test_what_is_filled_in_is_true_or_bounded_by_what_is(
 
 def test_deeper_counters_without_positions_take_them_from_the_same_requests_log() -> None:
     counted = SpecCounters(drafts=100, drafted=200, accepted=160, per_position=None)
-    said = [
+    said: list[Fact] = [
         DraftAcceptance(slot=0, task=1, rate=0.8, accepted=160, drafted=200, mean_len=2.6),
         AcceptancePerPosition(slot=0, task=1, rates=(0.9, 0.7)),
     ]
