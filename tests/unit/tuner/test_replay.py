@@ -139,3 +139,14 @@ def test_a_decision_replayed_from_its_inputs_is_identical_and_a_changed_rule_is_
     assert found is not None
     assert found[0] == 2
     assert found[1].act is Act.SWITCH
+
+
+def test_a_second_recorded_start_of_an_arm_answers_the_second_ask() -> None:
+    machine = Machine()
+    part = machine.run(arm(0), cells()[:5], "1")
+    rest = machine.run(arm(0), cells()[5:], "2")
+    recorded = Recording(history=History(observations=(*part, *rest)))
+    done = replay(sweep(0), recorded)
+    assert [len(ask.cells) for ask in done.asks] == [12, 7]
+    assert done.history.observations == (*part, *rest)
+    assert done.decision.arm == arm(0)
