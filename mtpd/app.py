@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import anyio
 import structlog
 from aiohttp import web
-from anyio import to_thread
 
 from mtpd import __version__
 from mtpd import metrics as prometheus
@@ -45,8 +44,7 @@ from mtpd.engine.heard import RequestFacts
 from mtpd.engine.launch import LaunchPlanner
 from mtpd.events import DaemonStarted, DaemonStopping
 from mtpd.faults import Faults, NoFaults
-from mtpd.gpu.detect import detect
-from mtpd.gpu.host import HostProvider
+from mtpd.gpu.card import find_card
 from mtpd.listen import bind_tcp, bind_unix, free_port, serving
 from mtpd.metrics import Metrics
 from mtpd.operations import Operations
@@ -61,8 +59,7 @@ from mtpd.supervise import lock, orphans
 from mtpd.supervise.probe import EngineProbe
 from mtpd.supervise.runner import EngineActor
 from mtpd.supervise.spawn import ShimSpawner
-from mtpd.types import Value
-from mtpd.units import HOST, EngineId
+from mtpd.units import EngineId
 from mtpd.views import encode
 
 if TYPE_CHECKING:
@@ -72,9 +69,8 @@ if TYPE_CHECKING:
     from mtpd.config.model import Config
     from mtpd.errors import MtpdError
     from mtpd.events import Event
-    from mtpd.gpu.base import GpuProvider
+    from mtpd.gpu.card import Card
     from mtpd.types import EngineBinary, EngineKey
-    from mtpd.units import DeviceKey
     from mtpd.views import Json, StatusView
 
 __all__ = ["Daemon", "daemon", "serve", "until_told_to_stop"]
@@ -151,7 +147,7 @@ async def daemon(
             engine,
             store,
             bus,
-            card=await _card(engine),
+            card=await find_card(engine),
             clock=clock,
             faults=faults,
         )
@@ -347,45 +343,6 @@ class House:
     def _fingerprint_fields(self, profile: str) -> dict[str, Json]:
         fields = self.planner.fingerprint(self._config.profiles[profile]).describe()
         return {name: encode(value) for name, value in fields.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """The device that engines run on.
-
-    Attributes:
-        key: Its PCI address, or "host".
-        is_gpu: Whether layers can go to it.
-        power_cap_w: Cap in force at the start, or None where none is known.
-        provider: Reads it.
-    """
-
-    key: DeviceKey
-    is_gpu: bool
-    power_cap_w: float | None
-    provider: GpuProvider
-
-
-async def _card(engine: EngineBinary) -> Card:
-    """The first GPU, else the host; drivers may block, so not on the loop.
-
-    The embedded engine is a processor build: it runs on the host, whatever else is there.
-    """
-    if engine.kind == "embedded":
-        return Card(key=HOST, is_gpu=False, power_cap_w=None, provider=HostProvider())
-    found = await to_thread.run_sync(detect)
-    first = found.devices[0]
-    reading = await to_thread.run_sync(found.provider.read, first.key)
-    cap = reading.power_cap_w
-    for refusal in found.refused:
-        log.info("gpu.source_refused", source=refusal.provider, reason=refusal.reason)
-    log.info("gpu.found", device=first.key, name=first.name, source=found.provider.name)
-    return Card(
-        key=first.key,
-        is_gpu=found.has_gpu,
-        power_cap_w=cap.value if isinstance(cap, Value) else None,
-        provider=found.provider,
-    )
 
 
 def _describe(error: MtpdError | None) -> dict[str, Json]:
