@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -43,6 +44,11 @@ def _report(error: BaseException, name: str) -> int:
             return error.exit_code
         case BrokenPipeError():  # the reader of our output left: nothing more to say to it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        case SystemExit():  # what prints has ended the program already, e.g. for such a reader
+            return error.code if isinstance(error.code, int) else EXIT_FAILED * bool(error.code)
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            where = f" for {error.filename}" if error.filename else ""
+            _show(f"there is no space left{where}: {error.strerror}", "free disk space", name)
         case BaseExceptionGroup() if (inner := _told(error)) is not None:
             return _report(inner, name)
         case _:
@@ -58,7 +64,7 @@ def _report(error: BaseException, name: str) -> int:
 
 def _told(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
     """What a task group wraps and a user understands; a sentence before an interrupt."""
-    for kind in ((MtpdError, click.ClickException), KeyboardInterrupt):
+    for kind in ((MtpdError, click.ClickException), (OSError, SystemExit), KeyboardInterrupt):
         if (expected := group.subgroup(kind)) is not None:
             return expected.exceptions[0]
     return None

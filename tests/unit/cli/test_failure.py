@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -252,6 +253,34 @@ async def test_a_reader_that_left_ends_the_command_without_a_word() -> None:
             said = b"".join([chunk async for chunk in process.stderr])
             code = await process.wait()
     assert (code, said) == (1, b"")
+
+
+@pytest.mark.parametrize(("said", "code"), [(1, 1), (3, 3), (None, 0), ("text", 1)])
+def test_an_exit_inside_a_task_group_is_an_exit(
+    said: int | str | None, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group = BaseExceptionGroup("tasks", [BaseExceptionGroup("inner", [SystemExit(said)])])
+    assert run(group, capsys) == (code, "")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_no_fault_of_ours(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    why = os.strerror(number)
+    for error, where in (
+        (OSError(number, why), ""),
+        (OSError(number, why, "/srv/report"), " for /srv/report"),
+        (ExceptionGroup("tasks", [OSError(number, why)]), ""),
+    ):
+        shown = f"mtpd: there is no space left{where}: {why}\n      (free disk space)\n"
+        assert run(error, capsys) == (1, shown)
+
+
+def test_another_error_of_the_system_in_a_group_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MTPD_TRACEBACK", raising=False)
+    code, text = run(ExceptionGroup("tasks", [OSError(errno.EIO, "i/o")]), capsys)
+    assert (code, text) == (1, "mtpd: unexpected OSError: [Errno 5] i/o\n" + FAULT)
 
 
 def test_a_program_signs_with_its_own_name(capsys: pytest.CaptureFixture[str]) -> None:
