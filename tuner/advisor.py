@@ -88,7 +88,7 @@ class Advice:
         predicted: Its device memory.
         holds: Whether the device can hold it.
         stays: Whether it stays there under the engine's margin, too.
-        options: Single changes, cheapest first; empty if it stays.
+        options: Single changes that gain something, cheapest first; empty if it stays.
         together: The first option that is enough, or the changes that are enough only
             together, each on top of those before; empty if it stays or nothing is enough.
         reason: One sentence.
@@ -149,22 +149,27 @@ def rejected(arm: Arm, advice: Advice) -> Rejected | None:
 
 
 def _option(lever: Lever, load: Load, speed: Speed | None) -> Option | None:
-    last: Load | None = None
+    last, gained = load, 0
     for changed in changes(lever, load):
-        last = changed
+        last, gained = changed, _gained(load, changed)
         if isinstance(changed.stays, Fits):
             break
-    if last is None:
+    if gained <= 0:
         return None
-    margins = (load.device.margin_bytes or 0) - (last.device.margin_bytes or 0)
     return Option(
         lever=lever,
         load=last,
-        gained_bytes=load.predicted.total - last.predicted.total + margins,
+        gained_bytes=gained,
         verdict=last.stays,
         tps_ratio=_tps_ratio(lever, load.plan.depth, last.plan.depth, speed),
         cost=cost(lever, load, last),
     )
+
+
+def _gained(before: Load, after: Load) -> int:
+    """Usable bytes that a change brings; one slot less can need more, for longer slots."""
+    margins = (before.device.margin_bytes or 0) - (after.device.margin_bytes or 0)
+    return before.predicted.total - after.predicted.total + margins
 
 
 def _combined(levers: Sequence[Lever], load: Load, speed: Speed | None) -> tuple[Option, ...]:

@@ -221,3 +221,14 @@ def test_a_cache_that_is_small_already_cannot_be_made_smaller() -> None:
     assert Lever.KV not in levers
     assert Lever.DRAFT_KV not in levers, "nothing is drafted"
     assert Lever.DEPTH not in levers
+
+
+def test_a_change_that_gains_nothing_is_not_offered() -> None:
+    """Without recurrent rows one slot less only lengthens the attention mask of the other."""
+    plain = replace(PLANNING, recurrent=None)
+    plan = LoadPlan(context=65536, slots=2, depth=1)
+    said = advice(plan, geometry=plain)
+    assert isinstance(said.stays, Evicts)
+    levers = [option.lever for option in said.options]
+    assert Lever.SLOTS not in levers
+    assert Lever.KV in levers
