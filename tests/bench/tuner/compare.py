@@ -12,6 +12,7 @@ from tuner.cost import RowCost
 from tuner.design import ModelBased, Sweep
 from tuner.replay import Replayed, replay
 from tuner.select import rejection, summarise
+from tuner.speed import TIE_RATIO
 from tuner.types import Budget
 
 if TYPE_CHECKING:
@@ -112,6 +113,15 @@ def _fastest(one: Machine, done: Replayed) -> Outcome:
     return _outcome(one, best.arm.depth, done)
 
 
+def _frugal(one: Machine, done: Replayed) -> Outcome:
+    """By the least memory of those whose mean is within the tie ratio of the highest."""
+    rows = summarise(done.history.observations, done.history.starts)
+    speeds = {row.arm.depth: row.tps or 0.0 for row in rows if rejection(row) is None}
+    top = max(speeds.values())
+    near = [depth for depth, tps in speeds.items() if tps * (1 + TIE_RATIO) >= top]
+    return _outcome(one, min(near), done)
+
+
 STRATEGIES: Final[Mapping[str, Callable[[Machine], Outcome]]] = {
     "static 2": _static(2),
     "static 3": _static(3),
@@ -123,13 +133,14 @@ STRATEGIES: Final[Mapping[str, Callable[[Machine], Outcome]]] = {
     "Sweep, 3 prompts x 1": lambda m: _chosen(m, _sweep(m, prompts=3, repetitions=1)),
     "ModelBased, highest mean": lambda m: _fastest(m, _model(m)),
     "ModelBased": lambda m: _chosen(m, _model(m)),
+    "ModelBased, least memory within 2 %": lambda m: _frugal(m, _model(m)),
     "ModelBased, memory known": lambda m: _chosen(m, _model(m, fits=True)),
     "ModelBased, memory and row cost known": lambda m: _chosen(m, _model(m, fits=True, cost=True)),
     "ModelBased, memory and row cost known, highest mean": lambda m: _fastest(
         m, _model(m, fits=True, cost=True)
     ),
 }
-"""Unless "highest mean" is said, the depth is chosen as the program does it."""
+"""Unless another rule is said, the depth is chosen as the program does it: ``choose_depth``."""
 
 
 def measure(
