@@ -131,7 +131,8 @@ class Measurements:
             operation_id: The operation that measured; it must be stored already.
             prompt_digest: SHA-256 of the prompt text.
             conditions: The card's state.
-            fingerprint_fields: What the fingerprint stands for, where known.
+            fingerprint_fields: What the fingerprint stands for, where known. Names that are
+                not stored yet join those that are; a stored value stays.
 
         Raises:
             StoreError: The disk refuses, or the values contradict the schema.
@@ -150,8 +151,8 @@ class Measurements:
         def insert(conn: sqlite3.Connection) -> int:
             conn.execute(
                 "INSERT INTO fingerprints VALUES (?, ?) ON CONFLICT (digest)"
-                " DO UPDATE SET fields = coalesce(fields, excluded.fields)",
-                (observation.fingerprint, fields),
+                " DO UPDATE SET fields = excluded.fields",
+                (observation.fingerprint, _joined(conn, observation.fingerprint, fields)),
             )
             number = conn.execute(_INSERT, values).lastrowid
             assert number is not None  # noqa: S101 - an INSERT that did not raise has a rowid
@@ -221,6 +222,16 @@ class Measurements:
             return tuple(convert(row) for row in cursor)
 
         return await self._db.read(select)
+
+
+def _joined(conn: sqlite3.Connection, digest: str, fields: str | None) -> str | None:
+    """What is stored of a fingerprint, with the names that were learned since."""
+    row = conn.execute("SELECT fields FROM fingerprints WHERE digest = ?", (digest,)).fetchone()
+    stored = None if row is None else row["fields"]
+    if stored is None or fields is None or stored == fields:
+        return stored or fields
+    both = rows.load_object(fields) | rows.load_object(stored)
+    return rows.dump({name: both[name] for name in sorted(both)})
 
 
 def _subject(

@@ -57,7 +57,28 @@ async def test_a_new_file_carries_our_application_id_and_the_newest_version(
         assert conn.execute("PRAGMA application_id").fetchone() == (migrate.APPLICATION_ID,)
         assert conn.execute("PRAGMA user_version").fetchone() == (migrate.MIGRATIONS[-1].version,)
         rows = conn.execute("SELECT * FROM schema_migrations").fetchall()
-    assert rows == [(1, "initial", rfc3339(clock.utc()))]
+    at = rfc3339(clock.utc())
+    assert rows == [(step.version, step.name, at) for step in migrate.MIGRATIONS]
+
+
+async def test_a_database_of_version_1_is_brought_up_to_date_with_what_it_holds(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state.sqlite3"
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        migrate.migrate(conn, FakeClock(), migrations=migrate.MIGRATIONS[:1])
+        conn.execute(_insert("old"))
+        assert migrate.check(conn) == 1
+
+    async with await Database.open(path, FakeClock()) as db:
+        assert db.quarantined is None
+        assert await _digests(db) == ["old"]
+        assert (
+            await db.read(lambda conn: conn.execute("SELECT * FROM model_files").fetchall()) == []
+        )
+
+    with closing(sqlite3.connect(path)) as conn:
+        assert migrate.check(conn) == migrate.MIGRATIONS[-1].version
 
 
 async def test_the_connection_is_durable_and_checks_foreign_keys(tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from tests.fakes.clock import FakeClock
 if TYPE_CHECKING:
     from pathlib import Path
 
-SECOND = Migration(version=2, name="more", sql="CREATE TABLE more (x INTEGER) STRICT;\n")
+NEWEST = MIGRATIONS[-1].version
+NEXT = Migration(version=NEWEST + 1, name="more", sql="CREATE TABLE more (x INTEGER) STRICT;\n")
 BROKEN = Migration(
-    version=2,
+    version=NEWEST + 1,
     name="broken",
     sql="CREATE TABLE more (x INTEGER) STRICT;\nINSERT INTO nowhere VALUES (1);\n",
 )
@@ -41,10 +42,11 @@ def test_versions_count_from_one_without_gaps() -> None:
 
 def test_only_the_missing_steps_are_applied(tmp_path: Path) -> None:
     with closing(_connect(tmp_path / "x")) as conn:
-        assert migrate.migrate(conn, FakeClock()) == (1,)
+        assert migrate.migrate(conn, FakeClock(), migrations=MIGRATIONS[:1]) == (1,)
+        assert migrate.migrate(conn, FakeClock()) == tuple(range(2, NEWEST + 1))
         assert migrate.migrate(conn, FakeClock()) == ()
-        assert migrate.migrate(conn, FakeClock(), migrations=(*MIGRATIONS, SECOND)) == (2,)
-        assert migrate.check(conn, migrations=(*MIGRATIONS, SECOND)) == 2
+        assert migrate.migrate(conn, FakeClock(), migrations=(*MIGRATIONS, NEXT)) == (NEWEST + 1,)
+        assert migrate.check(conn, migrations=(*MIGRATIONS, NEXT)) == NEWEST + 1
 
 
 def test_a_step_that_fails_leaves_the_version_before_it(tmp_path: Path) -> None:
@@ -52,7 +54,7 @@ def test_a_step_that_fails_leaves_the_version_before_it(tmp_path: Path) -> None:
         migrate.migrate(conn, FakeClock())
         with pytest.raises(sqlite3.OperationalError, match="nowhere"):
             migrate.migrate(conn, FakeClock(), migrations=(*MIGRATIONS, BROKEN))
-        assert migrate.check(conn) == 1
+        assert migrate.check(conn) == NEWEST
         assert not conn.in_transaction
 
 

@@ -97,6 +97,22 @@ async def test_a_later_measurement_tells_what_a_fingerprint_stands_for(tmp_path:
         assert await measurements.fingerprint(taken.fingerprint) == {"engine": "b11434"}
 
 
+async def test_what_is_learned_of_a_fingerprint_later_joins_what_is_stored(tmp_path: Path) -> None:
+    async with _opened(tmp_path) as (_, measurements):
+        taken = observation()
+        for fields in (
+            {"engine": "b11434", "driver": None},
+            {"engine": "b11434", "driver": None, "model_sha256": "a" * 64},
+            {"engine": "b11434", "driver": "6.8", "model_sha256": "b" * 64},
+        ):
+            await measurements.add(taken, acceptance_source=SOURCE, fingerprint_fields=fields)
+        assert await measurements.fingerprint(taken.fingerprint) == {
+            "driver": None,
+            "engine": "b11434",
+            "model_sha256": "a" * 64,
+        }
+
+
 @pytest.mark.parametrize(
     "changes",
     [
