@@ -206,7 +206,7 @@ def test_the_context_is_cut_no_further_than_needed_and_stays_a_multiple_of_the_s
     assert option.load.plan.context % (256 * plan.slots) == 0
     assert option.cost.startswith(f"A request can hold {option.load.plan.slot_cells} tokens")
     pooled = advice(replace(plan, unified=True), allowed=(Lever.CONTEXT,))
-    assert pooled.options[0].load.plan.cells % 256 == 0
+    assert pooled.options[0].load.plan.context == option.load.plan.context - 256, "the mask"
 
 
 def test_a_cache_that_is_small_already_cannot_be_made_smaller() -> None:
@@ -232,3 +232,17 @@ def test_a_change_that_gains_nothing_is_not_offered() -> None:
     levers = [option.lever for option in said.options]
     assert Lever.SLOTS not in levers
     assert Lever.KV in levers
+
+
+def test_the_worse_of_both_verdicts_counts() -> None:
+    fits = note_002(2)
+    assert isinstance(fits.holds, Fits)
+    assert isinstance(fits.stays, Fits)
+    assert fits.holds.left_bytes > fits.stays.left_bytes
+    assert fits.reason.endswith("fits with 52 MiB to spare")
+    far = advice(replace(NOTE_002, context=86016, depth=3))
+    assert isinstance(far.holds, Evicts)
+    assert isinstance(far.stays, Evicts)
+    assert far.stays.missing_bytes > far.holds.missing_bytes
+    narrow = advice(replace(NOTE_002, context=86016, depth=3), replace(DEFAULT, margin_bytes=0))
+    assert narrow.stays == narrow.holds

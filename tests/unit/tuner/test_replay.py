@@ -150,3 +150,10 @@ def test_a_second_recorded_start_of_an_arm_answers_the_second_ask() -> None:
     assert [len(ask.cells) for ask in done.asks] == [12, 7]
     assert done.history.observations == (*part, *rest)
     assert done.decision.arm == arm(0)
+
+
+def test_a_recording_answers_only_the_cells_that_are_asked() -> None:
+    recorded = Recording(history=replay(sweep(0), Simulated(Machine())).history)
+    once_each = Sweep(arms=arms(0), workloads=WORKLOADS, repetitions=1)
+    done = replay(once_each, recorded)
+    assert done.cells == len(cells(repetitions=1)) == 4
