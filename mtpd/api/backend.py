@@ -50,8 +50,8 @@ class Backend(Protocol):
     ) -> OperationView:
         """Begin to serve a model; None means the depth that was chosen for it.
 
-        ``force`` cuts running requests instead of draining them, and starts an arm
-        that is remembered as infeasible.
+        ``force`` cuts running requests instead of draining them, and serves an arm that
+        does not fit.
         """
 
     async def load(self, *, model: str, idempotency_key: str | None) -> OperationView:

@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from mtpd.cli import lists, render
+from mtpd.cli.cells import grid, line, size
 from mtpd.cli.client import segment
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.session import Session, connected
@@ -61,7 +62,9 @@ DEPTHS = click.option(
 @click.command()
 @click.argument("model")
 @click.option("--depth", type=click.IntRange(0, MAX_DEPTH), help="Instead of the chosen one.")
-@click.option("--force", is_flag=True, help="Cut running requests; allow an infeasible arm.")
+@click.option(
+    "--force", is_flag=True, help="Cut running requests; serve it even if it does not fit."
+)
 @DETACH
 @connected
 def switch(session: Session, model: str, *, depth: int | None, force: bool, detach: bool) -> None:
@@ -198,14 +201,22 @@ COMMANDS: tuple[click.Command, ...] = (
 
 
 def model_report(model: ModelView) -> RenderableType:
-    """A model's depth table, its acceptance, and what was chosen."""
+    """A model's depth table, its acceptance, what was chosen, and which file it is."""
     if not model.depths:
-        return Text(f"{model.id} has not been measured: mtpctl tune {model.id}")
+        unmeasured = Text(f"{model.id} has not been measured: mtpctl tune {model.id}")
+        return Group(unmeasured, _file(model))
     chosen = None if model.choice is None else model.choice.arm
     parts = _tables(model.depths, chosen, "chosen")
     if model.choice is not None:
         parts.append(Text(f"chosen depth {model.choice.arm.depth}: {model.choice.reason}"))
-    return Group(*parts)
+    return Group(*parts, _file(model))
+
+
+def _file(model: ModelView) -> RenderableType:
+    made = grid()
+    line(made, "file", f"{model.model} ({size(model.size_bytes)})")
+    line(made, "sha256", model.sha256 or "not known yet")
+    return made
 
 
 def _tables(

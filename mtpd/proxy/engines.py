@@ -15,6 +15,8 @@ import anyio
 from mtpd.errors import EngineError
 from mtpd.proxy.actors import AT_REST, READY
 from mtpd.proxy.upstream import EndpointUpstream
+from mtpd.types import FailureClass
+from tuner.types import Evicted, Spilled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
 __all__ = ["Engines", "Lease", "Running", "failure_of"]
 
 C = TypeVar("C")
+
+MISFIT_HINT = (
+    'fewer slots, a smaller depth or context, or offload = "accept" in its profile; '
+    "mtpctl switch --force serves it all the same"
+)
 
 STOP_S = 30.0
 """Bound of a stop that is made while being cancelled; a supervisor takes less."""
@@ -146,17 +153,21 @@ class Engines(Generic[C]):
         """Every engine that was ever asked for, by key."""
         return tuple(self._actors[key].view() for key in sorted(self._actors))
 
-    async def bring_up(self, plan: LaunchPlan, reason: str, *, fresh: bool = False) -> Running[C]:
+    async def bring_up(
+        self, plan: LaunchPlan, reason: str, *, fresh: bool = False, offload: bool = True
+    ) -> Running[C]:
         """Start a plan; what else runs on the device is stopped first.
 
         Args:
             plan: What to start.
             reason: Why the others are stopped.
             fresh: Start anew even if the same serves already.
+            offload: Whether layers outside device memory are acceptable although the plan
+                does not accept them.
 
         Raises:
-            EngineError: It did not become ready, or another engine could not be stopped.
-                Its supervisor may still be trying (``retrying``).
+            EngineError: It does not fit or did not become ready, or another engine could
+                not be stopped. Its supervisor may still be trying (``retrying``).
         """
         device = plan.key.device
         present = self.ready(device)
@@ -165,6 +176,8 @@ class Engines(Generic[C]):
         await self.stop(device, reason)
         actor = await self._actor(plan.key)
         view = await _start(actor, plan)
+        if view.state == READY and not (offload or plan.accept_offload):
+            await _refuse_misfit(plan, actor)
         if view.state == READY:
             running = await self._install(plan, actor)
             view = actor.view()
@@ -252,6 +265,15 @@ async def _start(actor: Actor, plan: LaunchPlan) -> EngineView:
         with anyio.move_on_after(STOP_S, shield=True):
             await actor.settled()
         raise
+
+
+async def _refuse_misfit(plan: LaunchPlan, actor: Actor) -> None:
+    """Stop an engine that is not resident, before any request can reach it."""
+    verdict = actor.verdict
+    if isinstance(verdict.residency, Evicted | Spilled):
+        await _rest(actor, "it does not fit")
+        msg = f"{plan.arm} does not fit: {verdict.reason}"
+        raise EngineError(msg, failure=FailureClass.OOM_VRAM, hint=MISFIT_HINT)
 
 
 async def _rest(actor: Actor, reason: str) -> None:

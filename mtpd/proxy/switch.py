@@ -209,7 +209,7 @@ class Switchboard(Generic[C]):
         log.info("switch.began", arm=str(arm), reason=reason)
         patience = _patience(drain_timeout_s, force=force)
         async with lane.exclusive(reason, force=force, timeout_s=patience):
-            return await self._change(lane, arm, reason)
+            return await self._change(lane, arm, reason, offload=force)
 
     async def stop_engine(
         self,
@@ -294,27 +294,28 @@ class Switchboard(Generic[C]):
             if lane.state.engine != Pending(profile):
                 return  # a hold in between has changed what is wanted
             try:
-                await self._change(lane, self._arm_for(profile), "a request asks for another model")
+                arm, why = self._arm_for(profile), "a request asks for another model"
+                await self._change(lane, arm, why, offload=False)
             except MtpdError as error:
                 log.warning("engine.not_available", profile=profile, error=str(error))
 
-    async def _change(self, lane: Lane, arm: Arm, reason: str) -> EngineView:
+    async def _change(self, lane: Lane, arm: Arm, reason: str, *, offload: bool) -> EngineView:
         """Bring an arm up, or back what served before; only with the lane's lock."""
         try:
-            running = await self._attempt(lane, arm, reason)
+            running = await self._attempt(lane, arm, reason, offload=offload)
         except MtpdError as error:
             await self._fall_back(lane, arm, error)
             raise
         return running.actor.view()
 
     async def _attempt(
-        self, lane: Lane, arm: Arm, reason: str, *, fresh: bool = False
+        self, lane: Lane, arm: Arm, reason: str, *, fresh: bool = False, offload: bool = True
     ) -> Running[C]:
-        """Bring an arm up and let requests know."""
+        """Bring an arm up and let requests know; with ``offload`` also one that does not fit."""
         plan = self._plan_for(arm)
         if lane.state.held is not None:
             lane.post(Stopped())
-        running = await self._engines.bring_up(plan, reason, fresh=fresh)
+        running = await self._engines.bring_up(plan, reason, fresh=fresh, offload=offload)
         self._serve(lane, running)
         return running
 

@@ -319,3 +319,55 @@ async def test_a_pool_member_that_cannot_be_measured_does_not_keep_the_others_fr
             rejected = result["decisions"][1]
             assert "missing.gguf" in rejected["reason"]
             assert result["decisions"][2]["arm"]["profile"] == "alpha"
+
+
+CARD = Device()
+
+
+async def test_a_depth_that_evicts_is_refused_before_any_request_and_what_served_comes_back() -> (
+    None
+):
+    script = Script(device=CARD, evict_at_depth=2)
+    async with home(script) as place, daemon_at(place) as (running, client):
+        ordered = await running.control.switch(
+            model="alpha", depth=1, force=False, idempotency_key=None
+        )
+        assert (await run_operation(running, ordered)).state == "done"
+        ordered = await running.control.switch(
+            model="alpha", depth=2, force=False, idempotency_key=None
+        )
+        ended = await run_operation(running, ordered)
+        assert ended.state == "failed"
+        assert ended.error is not None
+        assert str(ended.error["detail"]).startswith("alpha@2 does not fit: ")
+        async with client.post("/completion", json={"model": "alpha", "prompt": "x"}) as reply:
+            assert (reply.status, reply.headers["X-Mtpd-Depth"]) == (200, "1")
+        (decision,) = await running.control.decisions(subject="alpha", limit=1)
+        assert decision.outcome is not None
+        assert decision.outcome.startswith("failed: alpha@2 does not fit")
+
+
+async def test_an_operator_who_insists_gets_the_evicted_depth_and_sees_its_verdict() -> None:
+    script = Script(device=CARD, evict_at_depth=2)
+    async with home(script) as place, daemon_at(place) as (running, client):
+        ordered = await running.control.switch(
+            model="alpha", depth=2, force=True, idempotency_key=None
+        )
+        assert (await run_operation(running, ordered)).state == "done"
+        async with client.post("/completion", json={"model": "alpha", "prompt": "x"}) as reply:
+            assert reply.headers["X-Mtpd-Depth"] == "2"
+        (engine,) = (await running.control.status()).engines
+        assert engine.residency.state == "evicted"
+        assert engine.residency.evidence
+
+
+@pytest.mark.parametrize(("setting", "status"), [("", 503), ('offload = "accept"', 200)])
+async def test_a_model_that_does_not_fit_is_served_only_where_its_profile_accepts_that(
+    setting: str, status: int
+) -> None:
+    script = Script(device=CARD, evict_at_depth=0)
+    async with home(script, alpha=setting) as place, daemon_at(place) as (_, client):
+        async with client.post("/completion", json={"model": "alpha", "prompt": "x"}) as reply:
+            assert reply.status == status
+            text = await reply.text()
+        assert ("does not fit" in text) == (status == 503)
