@@ -180,6 +180,19 @@ def test_one_start_calibrates_every_other_depth_within_6_mib_of_the_measured_mem
     assert predicted.low <= GPU_MEASURED[depth] * MIB <= predicted.high
 
 
+@pytest.mark.parametrize(
+    ("slots", "depth", "measured"),
+    [(2, 2, 15378), (2, 3, 15677), (1, 3, 15083), (1, 4, 15232), (2, 5, 16278)],
+)
+def test_one_start_calibrates_other_slots_on_a_16_gib_card_too(
+    slots: int, depth: int, measured: int
+) -> None:
+    """The fully resident rows of the card that was cut down to 16 GiB."""
+    plan = replace(GPU_PLAN, slots=slots, depth=depth)
+    predicted = predict(QWEN35_27B_B2, plan, from_one_start(2))
+    assert predicted.total / MIB == pytest.approx(measured, abs=6)
+
+
 def test_the_overhead_of_the_driver_is_one_constant_if_the_doubled_buffer_is_counted_once() -> None:
     overheads = [from_one_start(depth).overhead_bytes / MIB for depth in GPU_MEASURED]
     assert overheads == pytest.approx([54] * 6, abs=1.5)
