@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -145,22 +146,28 @@ def found(folder: Path, pattern: str) -> list[Path]:
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 async def test_a_demo_that_is_ended_while_it_measures_leaves_nothing(
-    told: signal.Signals, tmp_path: Path
+    told: signal.Signals,
 ) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    process = await anyio.open_process(
-        [*DEMO, "--once"], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stderr=None
-    )
-    try:
-        with anyio.fail_after(60):
-            while not found(tmp_path, "mtpd-demo-*/state/logs/*"):  # noqa: ASYNC110 - a file
-                await anyio.sleep(0.02)
-        process.send_signal(told)
-        with anyio.fail_after(10):
-            assert await process.wait() == 1
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        with anyio.CancelScope(shield=True):
-            await process.aclose()
-    assert found(tmp_path, "*") == []
+    with tempfile.TemporaryDirectory(prefix="mtpd-t-") as name:  # short enough for sockets
+        folder = Path(name)
+        process = await anyio.open_process(
+            [*DEMO, "--once"],
+            cwd=ROOT,
+            env={**os.environ, "TMPDIR": name},
+            stdin=subprocess.DEVNULL,
+            stderr=None,
+        )
+        try:
+            with anyio.fail_after(60):
+                while not found(folder, "mtpd-demo-*/state/logs/*"):  # noqa: ASYNC110 - a file
+                    assert process.returncode is None
+                    await anyio.sleep(0.02)
+            process.send_signal(told)
+            with anyio.fail_after(10):
+                assert await process.wait() == 1
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            with anyio.CancelScope(shield=True):
+                await process.aclose()
+        assert found(folder, "*") == []
