@@ -159,7 +159,7 @@ async def test_a_demo_that_is_ended_while_it_measures_leaves_nothing(
         )
         try:
             with anyio.fail_after(60):
-                while not found(folder, "mtpd-demo-*/state/logs/*"):  # noqa: ASYNC110 - a file
+                while not found(folder, "mtpd-demo-*/state/logs/*"):
                     assert process.returncode is None
                     await anyio.sleep(0.02)
             process.send_signal(told)
