@@ -33,6 +33,7 @@ from mtpd.control.backend import Control, DaemonFacts
 from mtpd.control.choices import Choices
 from mtpd.control.device import SwitchboardDevice
 from mtpd.control.gates import Gates
+from mtpd.control.hashing import DELAY_S, ModelHashes
 from mtpd.control.models import cards
 from mtpd.control.names import names
 from mtpd.control.recorder import StoreRecorder
@@ -51,6 +52,7 @@ from mtpd.operations import Operations
 from mtpd.proxy import forward
 from mtpd.proxy.switch import Switchboard
 from mtpd.store.db import Database
+from mtpd.store.files import FileDigests
 from mtpd.store.journal import Journal
 from mtpd.store.ledger import Ledger
 from mtpd.store.operations_table import OperationRows
@@ -60,7 +62,6 @@ from mtpd.supervise.probe import EngineProbe
 from mtpd.supervise.runner import EngineActor
 from mtpd.supervise.spawn import ShimSpawner
 from mtpd.units import EngineId
-from mtpd.views import encode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -107,6 +108,7 @@ async def daemon(
     path_env: str,
     clock: Clock | None = None,
     faults: Faults | None = None,
+    hash_delay_s: float = DELAY_S,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon while the block runs.
 
@@ -116,6 +118,7 @@ async def daemon(
         path_env: ``PATH``, in which a llama-server is looked for.
         clock: Source of time.
         faults: Fault points of tests.
+        hash_delay_s: Seconds after the start before the model files are hashed.
 
     Raises:
         StateError: Another daemon uses the state directory, or it cannot be used.
@@ -150,6 +153,7 @@ async def daemon(
             card=await find_card(engine),
             clock=clock,
             faults=faults,
+            hash_delay_s=hash_delay_s,
         )
         await house.recover()
         url = _url(*tcp.getsockname()[:2])
@@ -168,6 +172,7 @@ async def daemon(
         stack.callback(tasks.cancel_scope.cancel)
         tasks.start_soon(house.operations.run)
         tasks.start_soon(house.switchboard.run)
+        tasks.start_soon(house.hashes.run)
         await stack.enter_async_context(serving(house.web(control), (tcp, unix)))
         # Runs first at the end: open streams are cut, so that the listener can close.
         stack.callback(house.switchboard.close, "the daemon is stopping")
@@ -212,6 +217,7 @@ class House:
         card: Card,
         clock: Clock,
         faults: Faults,
+        hash_delay_s: float,
     ) -> None:
         self._config, self._bus, self._clock, self._faults = config, bus, clock, faults
         self._boot_id = BOOT_ID.read_text().strip()
@@ -251,11 +257,19 @@ class House:
             limits=config.server,
             clock=clock,
         )
+        self.hashes = ModelHashes(
+            config=config,
+            planner=self.planner,
+            digests=FileDigests(db=store, clock=clock),
+            clock=clock,
+            busy=self._busy,
+            delay_s=hash_delay_s,
+        )
         self.recorder = StoreRecorder(
             measurements=self.measurements,
             journal=self.journal,
             bus=bus,
-            describe=self._fingerprint_fields,
+            describe=self.hashes.fields,
         )
         held = SwitchboardDevice(switchboard=self.switchboard, heard=self._heard)
         self.tuning = Tuning(
@@ -295,6 +309,7 @@ class House:
             choices=self.choices,
             tuning=self.tuning,
             planner=self.planner,
+            hashes=self.hashes,
             gates=self.gates.views,
             on_switched=self.metrics.switched,
         )
@@ -340,9 +355,10 @@ class House:
         self.metrics.observe(event)
         self._bus.publish(event)
 
-    def _fingerprint_fields(self, profile: str) -> dict[str, Json]:
-        fields = self.planner.fingerprint(self._config.profiles[profile]).describe()
-        return {name: encode(value) for name, value in fields.items()}
+    def _busy(self) -> bool:
+        """Whether reading beside it would slow a request, or falsify a measurement."""
+        queue = self.switchboard.queue()
+        return queue.in_flight + queue.waiting > 0 or self.operations.current is not None
 
 
 def _describe(error: MtpdError | None) -> dict[str, Json]:

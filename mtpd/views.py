@@ -183,13 +183,19 @@ class QualityView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelView:
-    """A profile with what was measured of it."""
+    """A profile with what was measured of it.
+
+    Attributes:
+        size_bytes: Of the model file; None where it cannot be read.
+        sha256: Of the whole model file as it lies there now; None until it was read.
+    """
 
     id: str
     aliases: tuple[str, ...]
     tags: tuple[str, ...]
     model: str
     size_bytes: int | None
+    sha256: str | None
     context: int
     slots: int
     kv_type: str

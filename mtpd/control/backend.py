@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mtpd.clock import Clock
     from mtpd.config.model import Config, Profile
     from mtpd.control.choices import Choices
+    from mtpd.control.hashing import ModelHashes
     from mtpd.control.recorder import StoreRecorder
     from mtpd.control.tuning import Tuning, TuningPlan
     from mtpd.engine.client import EngineClient
@@ -86,6 +87,7 @@ class Control:
         choices: Choices,
         tuning: Tuning,
         planner: LaunchPlanner,
+        hashes: ModelHashes,
         gates: Callable[[], Awaitable[tuple[GateView, ...]]],
         on_switched: Callable[[str, float], None],
     ) -> None:
@@ -102,6 +104,7 @@ class Control:
         self._choices = choices
         self._tuning = tuning
         self._planner = planner
+        self._hashes = hashes
         self._gates = gates
         self._on_switched = on_switched
 
@@ -371,7 +374,8 @@ class Control:
             rows = summarise(found)
             state = self._state(profile.name)
         choice = self._choices.view(profile.name, self._choices.of_profile(profile))
-        return model_view(profile, rows, choice=choice, state=state)
+        sha256 = await self._hashes.sha256(profile.model)
+        return model_view(profile, rows, choice=choice, state=state, sha256=sha256)
 
     def _state(self, profile: str) -> str:
         engines = self._switchboard.engines()

@@ -20,7 +20,12 @@ __all__ = ["cards", "model_view"]
 
 
 def model_view(
-    profile: Profile, rows: Iterable[ArmSummary], *, choice: ChoiceView, state: str
+    profile: Profile,
+    rows: Iterable[ArmSummary],
+    *,
+    choice: ChoiceView,
+    state: str,
+    sha256: str | None,
 ) -> ModelView:
     """A profile as the API shows it; its size is null where the file cannot be read."""
     return ModelView(
@@ -29,6 +34,7 @@ def model_view(
         tags=profile.tags,
         model=profile.model,
         size_bytes=_size(profile.model),
+        sha256=sha256,
         context=profile.context,
         slots=profile.slots,
         kv_type=profile.kv_type,

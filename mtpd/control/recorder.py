@@ -9,7 +9,7 @@ import structlog
 from mtpd.events import DecisionMade, MeasurementTaken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from mtpd.bus import Bus
     from mtpd.calibrate import Repetition
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mtpd.store.samples import Measurements
     from mtpd.views import DecisionView, Json, MeasurementView
     from tuner.types import Decision
+
+    Describe = Callable[[str, str], Awaitable[dict[str, Json] | None]]
 
 __all__ = ["StoreRecorder"]
 
@@ -27,7 +29,7 @@ class StoreRecorder:
     """The journal's and the measurements' only caller.
 
     Args:
-        describe: The named fields of a profile's fingerprint.
+        describe: The named fields of a profile's fingerprint, by its digest, where known.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class StoreRecorder:
         measurements: Measurements,
         journal: Journal,
         bus: Bus,
-        describe: Callable[[str], dict[str, Json]],
+        describe: Describe,
     ) -> None:
         self._measurements = measurements
         self._journal = journal
@@ -78,7 +80,7 @@ class _StoreSink:
         self,
         measurements: Measurements,
         bus: Bus,
-        describe: Callable[[str], dict[str, Json]],
+        describe: Describe,
         operation_id: str,
     ) -> None:
         self._measurements = measurements
@@ -93,7 +95,9 @@ class _StoreSink:
             acceptance_source=repetition.source.value,
             operation_id=self._operation_id,
             prompt_digest=repetition.prompt_digest,
-            fingerprint_fields=self._describe(repetition.observation.arm.profile),
+            fingerprint_fields=await self._describe(
+                repetition.observation.arm.profile, repetition.observation.fingerprint
+            ),
         )
         view = await self._measurements.get(number)
         assert view is not None  # noqa: S101  # it was written on the line above

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mtpd.units import DeviceKey
     from tuner.types import Arm
 
-__all__ = ["LaunchPlanner"]
+__all__ = ["LaunchPlanner", "size_and_time"]
 
 _SOCKET_PATH_LIMIT = 100
 """sockaddr_un holds 108 bytes; a longer path would fail at bind with a riddle."""
@@ -133,9 +133,7 @@ class LaunchPlanner:
         Of a fingerprint's parts these are what can change while a daemon runs; asked for
         every request, so no file is read.
         """
-        return tuple(
-            _size_and_time(path) for path in (profile.model, profile.drafter.model) if path
-        )
+        return tuple(size_and_time(path) for path in (profile.model, profile.drafter.model) if path)
 
     def _endpoint(self) -> Endpoint:
         token = self._new_token()
@@ -178,7 +176,8 @@ class LaunchPlanner:
         return header.digest
 
 
-def _size_and_time(path: str) -> tuple[int, int] | None:
+def size_and_time(path: str) -> tuple[int, int] | None:
+    """Bytes and time of the last change (ns) of a file as it is now; None if there is none."""
     try:
         found = Path(path).stat()
     except OSError:

@@ -85,11 +85,15 @@ def write_config(place: Home, *, binary: str, model: Path | None = None, alpha: 
 
 
 @asynccontextmanager
-async def daemon_at(place: Home) -> AsyncIterator[tuple[Daemon, aiohttp.ClientSession]]:
+async def daemon_at(
+    place: Home, *, hash_delay_s: float = 60.0
+) -> AsyncIterator[tuple[Daemon, aiohttp.ClientSession]]:
     """Run the daemon and give a client of its data plane."""
     config = load(place.config)
     async with (
-        daemon(config, place.directories, path_env=os.environ["PATH"]) as running,
+        daemon(
+            config, place.directories, path_env=os.environ["PATH"], hash_delay_s=hash_delay_s
+        ) as running,
         aiohttp.ClientSession(running.url) as client,
     ):
         yield running, client

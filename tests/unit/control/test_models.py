@@ -26,6 +26,7 @@ def shown(which: Profile) -> ModelView:
         summarise([observation()]),
         choice=held.view(which.name, held.of_profile(which)),
         state="stopped",
+        sha256="5a" * 32,
     )
 
 
@@ -35,6 +36,7 @@ def test_a_profile_is_shown_with_its_file_and_what_was_measured(tmp_path: Path) 
     quality = Quality(perplexity=5.6553, stderr=0.15, corpus="wikitext-2", chunks=32)
     view = shown(profile("tiny", model=str(file), aliases=("t",), quality=quality, tags=("demo",)))
     assert (view.id, view.aliases, view.tags, view.size_bytes) == ("tiny", ("t",), ("demo",), 5)
+    assert view.sha256 == "5a" * 32
     assert (view.drafter, view.max_depth, view.offload, view.state) == (
         "mtp",
         3,

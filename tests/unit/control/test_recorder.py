@@ -55,8 +55,8 @@ class Witness(Bus):
         return super().publish(event, cause=cause)
 
 
-def described(profile: str) -> dict[str, Json]:
-    return {"model": profile}
+async def described(profile: str, fingerprint: str) -> dict[str, Json]:
+    return {"model": profile, "of": fingerprint[:1]}
 
 
 @asynccontextmanager
@@ -93,7 +93,7 @@ async def test_a_fingerprint_is_stored_with_what_it_stands_for(tmp_path: Path) -
     async with recording(tmp_path) as (recorder, _, db):
         await recorder.sink(OPERATION).add(TAKEN)
         found = await Measurements(db=db, clock=FakeClock()).fingerprint("f" * 64)
-    assert found == {"model": "tiny"}
+    assert found == {"model": "tiny", "of": "f"}
 
 
 async def test_a_decision_is_on_the_disk_before_anybody_is_told(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_what_could_not_be_stored_is_told_to_nobody(tmp_path: Path) -> Non
 async def test_a_model_file_that_vanished_meanwhile_stores_and_tells_nothing(
     tmp_path: Path,
 ) -> None:
-    def gone(profile: str) -> dict[str, Json]:
+    async def gone(profile: str, fingerprint: str) -> dict[str, Json]:
         msg = f"the model file of {profile} cannot be read"
         raise EngineError(msg, failure="config")
 

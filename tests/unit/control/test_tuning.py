@@ -48,6 +48,11 @@ OPERATION = "op-1"
 SHUT = GateResult(passed=False, reason="the edge is at 71 °C, above 44 °C")
 
 
+async def nothing_more(_profile: str, _fingerprint: str) -> dict[str, Json] | None:
+    """A fingerprint of which only the digest is known."""
+    return None
+
+
 @dataclass
 class House:
     """One tuning over a scripted device."""
@@ -79,7 +84,7 @@ class House:
                 measurements=Measurements(db=self.db, clock=FakeClock()),
                 journal=Journal(db=self.db, clock=FakeClock()),
                 bus=Bus(boot="b", clock=FakeClock()),
-                describe=lambda _profile: {},
+                describe=nothing_more,
             ),
             hold=self.hold,
             serving=lambda: self.before,
