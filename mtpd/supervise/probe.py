@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import aiohttp
 import anyio
 
 from mtpd.engine.client import EngineClient, Health
@@ -28,6 +29,7 @@ __all__ = ["EngineProbe"]
 POLL_FIRST_S = 0.025
 POLL_LONGEST_S = 0.25
 CANARY_S = 60.0
+ANSWER_S = 5.0
 LAST_WORDS_S = 1.0
 """A dying engine resets its connections first; its exit says more than the reset does."""
 
@@ -81,6 +83,20 @@ class EngineProbe:
                 failure = FailureClass.HANG if late else FailureClass.CRASH
                 msg = f"the canary failed: {error}"
                 raise EngineError(msg, failure=failure, hint=error.hint) from error
+
+    async def answers(self, plan: LaunchPlan) -> bool:
+        """Whether a question that goes through the request queue is answered in time."""
+        with anyio.move_on_after(ANSWER_S):
+            try:
+                async with (
+                    EngineClient(plan.endpoint) as client,
+                    client.open("GET", "/slots") as response,
+                ):
+                    await response.read()
+            except (aiohttp.ClientError, OSError, UpstreamError):
+                return False
+            return True
+        return False
 
 
 async def _healthy(client: EngineClient, listening: anyio.Event) -> None:

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from mtpd.faults import Faults
     from mtpd.supervise.messages import Effect, Event
     from mtpd.supervise.ports import LedgerWriter, Probe, Release, Spawner
+    from mtpd.supervise.pulse import Pulse
     from mtpd.types import EngineKey, LaunchPlan, Verdict
     from mtpd.units import EngineId
     from mtpd.views import EngineView
@@ -108,6 +109,7 @@ class EngineActor:
         new_id: Callable[[], EngineId],
         on_fact: Callable[[EngineId, Fact], None] | None = None,
         release: Release = no_device,
+        pulse: Pulse | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self.key = key
@@ -133,6 +135,8 @@ class EngineActor:
         self._waiters = Waiters()
         self._timer: anyio.CancelScope | None = None
         self._probing: anyio.CancelScope | None = None
+        self._pulse, self._watching = pulse, anyio.CancelScope()
+        self._printed_at = float("-inf")
         self._heard_at = float("-inf")
         self._since = rfc3339(clock.utc())
         self._closing = self._over = False
@@ -345,7 +349,7 @@ class EngineActor:
 
     def _heard(self, life: Life) -> None:
         """Tell the machine that the loading engine printed something, but not every time."""
-        now = self._clock.now()
+        self._printed_at = now = self._clock.now()
         if isinstance(self._engine.state, Loading) and now - self._heard_at >= PROGRESS_S:
             self._heard_at = now
             self._post(Progress(start=life.start, now=now, lines=life.output.ring.total))
@@ -365,3 +369,16 @@ class EngineActor:
             self._herald.judged(state, life.engine_id)
             entry = self._ledger.judged(life.engine_id, state.verdict)
             tasks.start_soon(self._starter.note, life, entry)
+            self._watching = anyio.CancelScope()
+            tasks.start_soon(self._watch, self._watching, life)
+        else:
+            self._watching.cancel()
+
+    async def _watch(self, scope: anyio.CancelScope, life: Life) -> None:
+        """While it serves, see to it that it works; an engine that hangs is condemned."""
+        with scope:
+            if self._pulse is not None:
+                reason = await self._pulse.until_lost(
+                    life.plan, clock=self._clock, printed_at=lambda: self._printed_at
+                )
+                self.condemn(reason)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mtpd.events import Event
     from mtpd.faults import Faults
     from mtpd.supervise.ports import Probe, Release, Spawner
+    from mtpd.supervise.pulse import Pulse
     from mtpd.types import Endpoint, Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -162,6 +163,7 @@ class Stage:
         spawner: Spawner | None = None,
         ledger: MemoryLedger | None = None,
         release: Release = no_device,
+        pulse: Pulse | None = None,
         on_event: Callable[[Event], None] | None = None,
         time: ManualTime | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
@@ -185,6 +187,7 @@ class Stage:
             new_id=self.new_id,
             on_fact=lambda _, fact: self.facts.append(fact),
             release=release,
+            pulse=pulse,
             sleep=time.sleep if time else sleep,
         )
 

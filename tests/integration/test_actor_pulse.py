@@ -1,0 +1,88 @@
+"""A serving engine that hangs is found, ended and started again; a busy one is left alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import anyio
+
+from mtpd.clock import SystemClock
+from mtpd.supervise.probe import EngineProbe
+from mtpd.supervise.pulse import Pulse
+from tests.fakes.clock import FakeClock
+from tests.fakes.supervision import Stage, plan_of, scripted, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mtpd.types import LaunchPlan
+
+
+def watched(directory: Path) -> Stage:
+    probe = EngineProbe()
+    return Stage(
+        directory, probe=probe, pulse=Pulse(ask=probe.answers, every_s=0.05, patience_s=0.6)
+    )
+
+
+async def test_an_engine_whose_health_is_fine_but_whose_queue_hangs_is_replaced(
+    tmp_path: Path,
+) -> None:
+    stage = watched(tmp_path)
+    async with stage.running() as actor:
+        actor.start(scripted(tmp_path, hang_slots=True))
+        assert (await actor.settled()).state == "ready"
+        first = actor.engine_id
+        await until(lambda: "backoff" in stage.states(), within_s=20)
+        failure = actor.view().failure
+        assert failure is None or failure.failure == "hang"
+        await until(lambda: actor.engine_id != first, within_s=20)
+
+
+async def test_a_stopped_process_is_replaced(tmp_path: Path) -> None:
+    stage = watched(tmp_path)
+    async with stage.running() as actor:
+        actor.start(scripted(tmp_path))
+        view = await actor.settled()
+        assert view.pid is not None  # a stopped process cannot even say that it refuses
+        os.kill(view.pid, signal.SIGSTOP)
+        await until(lambda: "backoff" in stage.states(), within_s=30)
+
+
+async def test_a_healthy_engine_is_left_alone(tmp_path: Path) -> None:
+    stage = watched(tmp_path)
+    async with stage.running() as actor:
+        actor.start(scripted(tmp_path))
+        await actor.settled()
+        asked = 0
+
+        async def counted(plan: LaunchPlan) -> bool:
+            nonlocal asked
+            asked += 1
+            return await EngineProbe().answers(plan)
+
+        pulse = Pulse(ask=counted, every_s=0.01, patience_s=0.5)
+        assert actor.plan is not None
+        with anyio.move_on_after(2.0) as watching:
+            await pulse.until_lost(actor.plan, clock=SystemClock(), printed_at=lambda: 0.0)
+        assert watching.cancelled_caught
+        assert asked > 10
+        assert stage.states()[-1] == "ready"
+
+
+async def test_an_engine_that_prints_is_busy_and_not_lost(tmp_path: Path) -> None:
+    time = FakeClock()
+    plan = plan_of("x", path=tmp_path / "engine.sock")
+    printed = time.now() + 100.0
+
+    async def silent(plan: LaunchPlan) -> bool:
+        time.advance(10.0)
+        return False
+
+    pulse = Pulse(ask=silent, every_s=0.0, patience_s=30.0)
+    with anyio.fail_after(10):
+        said = await pulse.until_lost(plan, clock=time, printed_at=lambda: printed)
+    assert time.now() == printed + 30.0
+    assert said == "has neither answered nor printed anything for 30 s"
