@@ -59,6 +59,7 @@ from mtpd.store.operations_table import OperationRows
 from mtpd.store.samples import Measurements
 from mtpd.supervise import lock, orphans
 from mtpd.supervise.probe import EngineProbe
+from mtpd.supervise.pulse import Pulse
 from mtpd.supervise.runner import EngineActor
 from mtpd.supervise.spawn import ShimSpawner
 from mtpd.units import EngineId
@@ -189,10 +190,11 @@ async def daemon(
 
 
 async def serve(config: Config, directories: Directories, *, path_env: str) -> None:
-    """Run the daemon until SIGTERM or SIGINT."""
-    async with daemon(config, directories, path_env=path_env):
-        name = await until_told_to_stop()
-        log.info("daemon.stopping", signal=name)
+    """Run the daemon until SIGTERM or SIGINT; a signal while it starts counts, too."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with daemon(config, directories, path_env=path_env):
+            name = (await anext(signals)).name
+            log.info("daemon.stopping", signal=name)
 
 
 async def until_told_to_stop() -> str:
@@ -349,6 +351,7 @@ class House:
             rng=random.random,
             new_id=lambda: EngineId(uuid.uuid4().hex),
             on_fact=self._heard.hear,
+            pulse=Pulse(ask=self._probe.answers),
         )
 
     def _publish(self, event: Event) -> None:
