@@ -16,9 +16,11 @@ import anyio
 from mtpd.app import daemon, until_told_to_stop
 from mtpd.config.directories import Directories
 from mtpd.config.load import load
-from mtpd.control.rows import interval_view
 from mtpd.errors import CalibrationError
 from mtpd.events import OperationChanged
+from mtpd.views import (
+    IntervalView,
+)
 from tuner.throughput import forecast_ratios
 from tuner.types import Interval
 
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from mtpd.views import (
         DecisionView,
         DepthRowView,
-        IntervalView,
         ModelView,
         OperationView,
         ProgressView,
@@ -205,7 +206,7 @@ def _forecast(model: ModelView, hardware: HardwareProfile | None) -> Forecast | 
         for a in deepest.acceptance
     ]
     ratios = forecast_ratios(alphas, hardware.row_cost)
-    shown = tuple(v for r in ratios if (v := interval_view(r.ratio)) is not None)
+    shown = tuple(IntervalView.of(r.ratio) for r in ratios)
     return Forecast(
         model=model.id,
         hardware=hardware.name,

@@ -9,6 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from tuner.types import Arm, Drafter
+
+if TYPE_CHECKING:
+    from tuner.types import Interval
 
 __all__ = [
     "AcceptanceView",
@@ -46,6 +52,16 @@ class ArmView:
     depth: int
     p_min: float
 
+    @classmethod
+    def of(cls, arm: Arm) -> Self:
+        """The view of an arm."""
+        return cls(profile=arm.profile, drafter=arm.drafter.value, depth=arm.depth, p_min=arm.p_min)
+
+    def arm(self) -> Arm:
+        """The arm that is shown; ValueError where the view contradicts itself."""
+        drafter = Drafter(self.drafter)
+        return Arm(profile=self.profile, drafter=drafter, depth=self.depth, p_min=self.p_min)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalView:
@@ -55,6 +71,11 @@ class IntervalView:
     mid: float
     high: float
     level: float
+
+    @classmethod
+    def of(cls, interval: Interval) -> Self:
+        """The view of an interval."""
+        return cls(low=interval.low, mid=interval.mid, high=interval.high, level=interval.level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from mtpd.control.rows import arm_view
-from mtpd.views import ChoiceView
+from mtpd.views import ArmView, ChoiceView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mtpd.config.model import Config, Pool, Profile
-    from mtpd.views import ArmView, DecisionView
+    from mtpd.views import DecisionView
     from tuner.types import Arm
 
 __all__ = ["Choice", "Choices"]
@@ -144,7 +143,7 @@ class Choices:
         """One choice as the API shows it."""
         return ChoiceView(
             subject=subject,
-            arm=arm_view(choice.arm),
+            arm=ArmView.of(choice.arm),
             reason=choice.reason,
             decision_id=choice.decision_id,
             measured=choice.measured,
@@ -156,4 +155,4 @@ def _allowed(profile: Profile, wanted: ArmView) -> Arm | None:
     if not 0 <= wanted.depth <= profile.drafter.max_depth:
         return None
     arm = profile.arm(wanted.depth)
-    return arm if arm_view(arm) == wanted else None
+    return arm if ArmView.of(arm) == wanted else None

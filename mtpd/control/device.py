@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from mtpd.calibrate import Started
-from tuner.types import Arm, Drafter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from mtpd.engine.heard import RequestFacts
     from mtpd.proxy.hold import Hold
     from mtpd.proxy.switch import Switchboard
+    from tuner.types import Arm
 
 __all__ = ["HeldDevice", "SwitchboardDevice"]
 
@@ -60,10 +60,5 @@ class SwitchboardDevice:
         """The arm that is ready now, or None."""
         for engine in self._switchboard.engines():
             if engine.state == "ready" and engine.arm is not None:
-                return Arm(
-                    profile=engine.arm.profile,
-                    drafter=Drafter(engine.arm.drafter),
-                    depth=engine.arm.depth,
-                    p_min=engine.arm.p_min,
-                )
+                return engine.arm.arm()
         return None

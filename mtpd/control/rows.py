@@ -19,23 +19,8 @@ if TYPE_CHECKING:
 
     from mtpd.config.model import Quality
     from tuner.summary import ArmSummary
-    from tuner.types import Arm, Interval
 
-__all__ = ["arm_view", "depth_row", "depth_rows", "interval_view", "quality_view"]
-
-
-def arm_view(arm: Arm) -> ArmView:
-    """An arm as the API shows it."""
-    return ArmView(profile=arm.profile, drafter=arm.drafter.value, depth=arm.depth, p_min=arm.p_min)
-
-
-def interval_view(interval: Interval | None) -> IntervalView | None:
-    """An interval as the API shows it; None stays None."""
-    if interval is None:
-        return None
-    return IntervalView(
-        low=interval.low, mid=interval.mid, high=interval.high, level=interval.level
-    )
+__all__ = ["depth_row", "depth_rows", "quality_view"]
 
 
 def quality_view(quality: Quality | None) -> QualityView | None:
@@ -59,11 +44,12 @@ def depth_rows(summaries: Iterable[ArmSummary]) -> tuple[DepthRowView, ...]:
 
 def depth_row(summary: ArmSummary) -> DepthRowView:
     """One row of the depth table."""
+    speed = speed_interval(summary)
     return DepthRowView(
-        arm=arm_view(summary.arm),
+        arm=ArmView.of(summary.arm),
         workloads=dict(summary.workload_tps),
         decode_tps=summary.tps,
-        tps_interval=interval_view(speed_interval(summary)),
+        tps_interval=None if speed is None else IntervalView.of(speed),
         tokens_per_step=summary.expected,
         acceptance=_acceptance(summary),
         residency=type(summary.residency).__name__.lower(),
@@ -82,7 +68,7 @@ def _acceptance(summary: ArmSummary) -> tuple[AcceptanceView, ...]:
     return tuple(
         AcceptanceView(
             position=index + 1,
-            alpha=IntervalView(low=a.low, mid=a.mid, high=a.high, level=a.level),
+            alpha=IntervalView.of(a),
             accepted=summary.counts.accepted[index],
             offered=offered[index],
         )

@@ -12,7 +12,7 @@ from mtpd.clock import rfc3339
 from mtpd.errors import NotFoundError
 from mtpd.faults import NoFaults
 from mtpd.store import rows
-from mtpd.views import DecisionView
+from mtpd.views import ArmView, DecisionView
 
 if TYPE_CHECKING:
     import sqlite3
@@ -224,8 +224,8 @@ def _view(row: sqlite3.Row) -> DecisionView:
         at=row["at"],
         act=row["act"],
         subject=row["subject"],
-        arm=None if arm is None else rows.arm_view(rows.arm_from_json(arm)),
-        previous=None if previous is None else rows.arm_view(rows.arm_from_json(previous)),
+        arm=None if arm is None else ArmView.of(rows.arm_from_json(arm)),
+        previous=None if previous is None else ArmView.of(rows.arm_from_json(previous)),
         predicted=None if predicted is None else rows.interval_from_json(predicted),
         reason=row["reason"],
         evidence=rows.load_strings(row["evidence"]),

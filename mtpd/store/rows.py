@@ -14,7 +14,6 @@ from mtpd.errors import StoreError
 from mtpd.views import ArmView, IntervalView
 from tuner.types import (
     Arm,
-    Drafter,
     Evicted,
     Host,
     Interval,
@@ -33,7 +32,6 @@ __all__ = [
     "ResidencyColumns",
     "arm_from_json",
     "arm_json",
-    "arm_view",
     "dump",
     "interval_from_json",
     "interval_json",
@@ -45,7 +43,6 @@ __all__ = [
     "residency_columns",
     "residency_from",
     "residency_label",
-    "view_arm",
 ]
 
 ResidencyColumns = tuple[str, int | None, int | None, str | None]
@@ -119,27 +116,15 @@ def matching(columns: Mapping[str, str | int | None]) -> str:
 
 def arm_json(arm: Arm) -> str:
     """An arm as the journal and the ledger hold it."""
-    return dump(asdict(arm_view(arm)))
+    return dump(asdict(ArmView.of(arm)))
 
 
 def arm_from_json(text: str) -> Arm:
     """The arm of a journal or ledger row."""
     try:
-        return view_arm(ArmView(**json.loads(text)))
+        return ArmView(**json.loads(text)).arm()
     except (TypeError, ValueError) as problem:
         raise _unreadable("arm", text) from problem
-
-
-def arm_view(arm: Arm) -> ArmView:
-    """An arm as the API shows it."""
-    return ArmView(profile=arm.profile, drafter=arm.drafter.value, depth=arm.depth, p_min=arm.p_min)
-
-
-def view_arm(view: ArmView) -> Arm:
-    """The arm that a view shows; ValueError where the view contradicts itself."""
-    return Arm(
-        profile=view.profile, drafter=Drafter(view.drafter), depth=view.depth, p_min=view.p_min
-    )
 
 
 def interval_json(interval: Interval) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mtpd.clock import rfc3339
 from mtpd.store import rows
 from mtpd.views import ArmView, MeasurementView
-from tuner.types import Arm, Drafter, Observation
+from tuner.types import Observation
 
 if TYPE_CHECKING:
     import sqlite3
@@ -270,14 +270,15 @@ def _positions(row: sqlite3.Row) -> tuple[int, ...] | None:
     return None if text is None else rows.load_integers(text)
 
 
+def _arm(row: sqlite3.Row) -> ArmView:
+    return ArmView(
+        profile=row["profile"], drafter=row["drafter"], depth=row["depth"], p_min=row["p_min"]
+    )
+
+
 def _observation(row: sqlite3.Row) -> Observation:
     return Observation(
-        arm=Arm(
-            profile=row["profile"],
-            drafter=Drafter(row["drafter"]),
-            depth=row["depth"],
-            p_min=row["p_min"],
-        ),
+        arm=_arm(row).arm(),
         workload=row["workload"],
         prompt=row["prompt"],
         repetition=row["repetition"],
@@ -309,12 +310,7 @@ def _view(row: sqlite3.Row) -> MeasurementView:
         operation_id=row["operation_id"],
         start_id=row["start_id"],
         fingerprint=row["fingerprint"],
-        arm=ArmView(
-            profile=row["profile"],
-            drafter=row["drafter"],
-            depth=row["depth"],
-            p_min=row["p_min"],
-        ),
+        arm=_arm(row),
         workload=row["workload"],
         prompt=row["prompt"],
         repetition=row["repetition"],

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from mtpd.supervise.states import Cause, State
     from mtpd.types import Endpoint, EngineKey, LaunchPlan
     from mtpd.units import EngineId
-    from tuner.types import Arm
 
-__all__ = ["arm_view", "engine_view", "plan_of", "residency_view", "verdict_of"]
+__all__ = ["engine_view", "plan_of", "residency_view", "verdict_of"]
 
 
 def engine_view(
@@ -47,7 +46,7 @@ def engine_view(
         device=key.device,
         profile=key.profile,
         state=label(engine.state),
-        arm=arm_view(plan.arm) if plan else None,
+        arm=ArmView.of(plan.arm) if plan else None,
         residency=residency_view(verdict_of(engine.state)),
         pid=_pid(engine.state),
         endpoint=_address(plan.endpoint) if plan else None,
@@ -73,11 +72,6 @@ def verdict_of(state: State) -> Verdict:
 def plan_of(state: State) -> LaunchPlan | None:
     """What runs, is about to, or last did without success."""
     return None if isinstance(state, Stopped) else state.plan
-
-
-def arm_view(arm: Arm) -> ArmView:
-    """The arm as it is shown."""
-    return ArmView(profile=arm.profile, drafter=arm.drafter.value, depth=arm.depth, p_min=arm.p_min)
 
 
 def residency_view(verdict: Verdict) -> ResidencyView:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from mtpd.store.db import Database
 from mtpd.store.journal import Journal
 from mtpd.store.operations_table import OperationRows
-from mtpd.store.rows import arm_view, residency_label
+from mtpd.store.rows import residency_label
 from mtpd.store.samples import Conditions, MeasurementFilter, Measurements
-from mtpd.views import IntervalView, ProgressView
+from mtpd.views import ArmView, IntervalView, ProgressView
 from tests.fakes.clock import FakeClock
 from tests.fakes.values import operation_view
 from tuner.types import (
@@ -144,7 +144,7 @@ def test_observations_come_back_unchanged(
             assert await measurements.fingerprint(observation.fingerprint) == fields
             view = await measurements.get(number)
             assert view is not None
-            assert view.arm == arm_view(observation.arm)
+            assert view.arm == ArmView.of(observation.arm)
             assert (view.steps, view.drafted, view.accepted) == (
                 observation.steps,
                 observation.drafted,
@@ -179,8 +179,10 @@ def test_decisions_come_back_unchanged(decision: Decision, inputs: dict[str, Jso
             decision.evidence,
             None,
         )
-        assert view.arm == (None if decision.arm is None else arm_view(decision.arm))
-        assert view.previous == (None if decision.previous is None else arm_view(decision.previous))
+        assert view.arm == (None if decision.arm is None else ArmView.of(decision.arm))
+        assert view.previous == (
+            None if decision.previous is None else ArmView.of(decision.previous)
+        )
         interval = decision.predicted
         assert view.predicted == (
             None

@@ -14,8 +14,8 @@ from mtpd.config.model import (
     Workload,
     WorkloadPrompt,
 )
-from mtpd.control.rows import arm_view
 from mtpd.types import EngineBinary
+from mtpd.views import ArmView
 from tests.fakes.values import decision_view
 from tuner.types import Arm, Drafter, Host, Observation
 
@@ -86,7 +86,7 @@ def arm(name: str = "tiny", depth: int = 0, p_min: float = 0.0) -> Arm:
 def chose(which: Arm, *, subject: str | None = None, **changes: Any) -> DecisionView:
     """A journalled choice of an arm."""
     about = subject or which.profile
-    return decision_view(subject=about, arm=arm_view(which), **changes)
+    return decision_view(subject=about, arm=ArmView.of(which), **changes)
 
 
 def observation(which: Arm | None = None, **changes: Any) -> Observation:

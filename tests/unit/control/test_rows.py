@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mtpd.config.model import Quality
-from mtpd.control.rows import arm_view, depth_row, depth_rows, interval_view, quality_view
+from mtpd.control.rows import depth_row, depth_rows, quality_view
 from mtpd.views import ArmView, QualityView, encode
 from tests.unit.control.made import arm, observation
 from tuner.summary import ArmSummary, summarise
@@ -111,7 +111,6 @@ def test_another_text_than_the_shallowest_depth_is_shown() -> None:
 
 
 def test_what_nobody_measured_stays_null() -> None:
-    assert interval_view(None) is None
     assert quality_view(None) is None
     assert quality_view(Quality(perplexity=5.6553, corpus="wikitext-2", chunks=32)) == QualityView(
         perplexity=5.6553, stderr=None, corpus="wikitext-2", chunks=32
@@ -119,5 +118,5 @@ def test_what_nobody_measured_stays_null() -> None:
 
 
 def test_an_arm_keeps_its_p_min() -> None:
-    assert arm_view(arm(depth=2, p_min=0.75)).p_min == 0.75
+    assert ArmView.of(arm(depth=2, p_min=0.75)).p_min == 0.75
     assert depth_row(ArmSummary(arm=arm(), residency=Host())).decode_tps is None
