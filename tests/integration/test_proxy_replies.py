@@ -42,7 +42,12 @@ REPLY = b'{"choices":[{"message":{"content":"x"}}]}'
             415,
             "unsupported_media_type",
         ),
-        (gzip.compress(b"{}", mtime=0), {**JSON, "Content-Encoding": "gzip"}, 415, "unsupported_encoding"),
+        (
+            gzip.compress(b"{}", mtime=0),
+            {**JSON, "Content-Encoding": "gzip"},
+            415,
+            "unsupported_encoding",
+        ),
     ],
 )
 async def test_what_cannot_be_served_is_told_in_openais_shape(
