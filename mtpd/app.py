@@ -284,6 +284,7 @@ class House:
             serving=held.serving,
             incumbent=self.choices.measured,
             adopt=self.choices.adopt,
+            busy=card.busy,
         )
 
     async def recover(self) -> None:
@@ -331,7 +332,7 @@ class House:
             app,
             board=self.switchboard,
             names=lambda: names(self._config, self.choices, self.switchboard.engines()),
-            models=lambda: cards(self._config),
+            models=lambda: cards(self._config, self.choices.pools()),
             on_finished=self._publish,
             clock=self._clock,
             instance=self._bus.boot,

@@ -94,21 +94,25 @@ class Report:
 
     Attributes:
         url: Where it serves.
+        control_socket: Where mtpctl finds it.
         engine: Which engine was measured.
         threads: Engine threads.
         models: Both models with their depth rows.
         decisions: One per model, then the pool's.
         forecast: Per model, on the hardware profile.
         seconds: From the start of the daemon to the choice.
+        warnings: What makes the speeds doubtful.
     """
 
     url: str
+    control_socket: str
     engine: str
     threads: int
     models: tuple[ModelView, ...]
     decisions: tuple[DecisionView, ...]
     forecast: tuple[Forecast, ...]
     seconds: float
+    warnings: tuple[str, ...]
 
 
 async def run_demo(
@@ -137,13 +141,16 @@ async def run_demo(
         root = Path(folder)
         directories = Directories(state=root / "state", runtime=root / "run", cache=root / "cache")
         async with daemon(config, directories, path_env=path_env) as running:
-            await _tune(running, wanted, on_progress)
-            on_report(await _report(running, wanted, hardware))
+            warnings = await _tune(running, wanted, on_progress)
+            on_report(await _report(running, wanted, hardware, warnings))
             if stay:
                 await until_told_to_stop()
 
 
-async def _tune(running: Daemon, wanted: Demo, on_progress: Callable[[ProgressView], None]) -> None:
+async def _tune(
+    running: Daemon, wanted: Demo, on_progress: Callable[[ProgressView], None]
+) -> tuple[str, ...]:
+    """Measure and choose; returns what makes the speeds doubtful."""
     operation = await running.control.tune(
         subject=POOL,
         method="sweep",
@@ -159,8 +166,10 @@ async def _tune(running: Daemon, wanted: Demo, on_progress: Callable[[ProgressVi
         tasks.start_soon(_watch, running, operation.id, on_progress)
         ended = await running.operations.ended(operation.id)
         tasks.cancel_scope.cancel()
-    if ended is None or ended.state != "done":
+    if ended is None or ended.state != "done" or ended.result is None:
         raise _failure(ended)
+    warnings = ended.result["warnings"]
+    return tuple(str(w) for w in warnings) if isinstance(warnings, list) else ()
 
 
 def _failure(ended: OperationView | None) -> CalibrationError:
@@ -181,18 +190,22 @@ async def _watch(
                 on_progress(event.operation.progress)
 
 
-async def _report(running: Daemon, wanted: Demo, hardware: HardwareProfile | None) -> Report:
+async def _report(
+    running: Daemon, wanted: Demo, hardware: HardwareProfile | None, warnings: tuple[str, ...]
+) -> Report:
     status = await running.control.status()
     models = tuple(m for m in await running.control.models() if m.id in MODELS)
     decisions = (await running.control.decisions(subject=None, limit=100))[::-1]
     return Report(
         url=running.url,
+        control_socket=str(running.control_socket),
         engine=status.engine_binary,
         threads=wanted.threads,
         models=models,
         decisions=decisions,
         forecast=tuple(f for m in models if (f := _forecast(m, hardware)) is not None),
         seconds=status.uptime_s,
+        warnings=warnings,
     )
 
 

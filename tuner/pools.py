@@ -32,7 +32,13 @@ from tuner.compare import (
     comparable,
     compare_quality,
 )
-from tuner.speed import SpeedComparison, assumed_interval, compare_speeds, speed_interval
+from tuner.speed import (
+    SpeedComparison,
+    assumed_interval,
+    compare_speeds,
+    ratio_text,
+    speed_interval,
+)
 from tuner.types import Act, Arm, Decision, Interval, Residency, Unknown, depth_order, passes
 
 if TYPE_CHECKING:
@@ -299,7 +305,7 @@ def _speed(a: Candidate, b: Candidate) -> SpeedComparison:
 
 
 def _named(row: Candidate, chosen: Candidate) -> str:
-    return f"{row.name} ({_speed(row, chosen).ratio:.2f}x)"
+    return f"{row.name} ({ratio_text(_speed(row, chosen))})"
 
 
 def _predicted(row: Candidate) -> Interval | None:

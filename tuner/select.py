@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tuner.compare import Incomparable
 from tuner.cost import CostFit, StepPoint, fit_cost
 from tuner.pools import Candidate, Objective, choose_model
-from tuner.speed import SpeedComparison, compare_speeds, speed_interval
+from tuner.speed import SpeedComparison, compare_speeds, ratio_text, speed_interval
 from tuner.summary import ArmSummary, summarise
 from tuner.types import (
     Act,
@@ -231,7 +231,7 @@ def _named(rival: _Rival) -> str:
     verdict = rival.verdict
     if isinstance(verdict, Incomparable):
         return f"depth {rival.row.arm.depth} (other {verdict.trap.value})"
-    return f"depth {rival.row.arm.depth} ({verdict.ratio:.2f}x)"
+    return f"depth {rival.row.arm.depth} ({ratio_text(verdict)})"
 
 
 def _refusals(refused: Mapping[Arm, str]) -> list[str]:

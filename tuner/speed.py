@@ -28,6 +28,7 @@ __all__ = [
     "SpeedComparison",
     "assumed_interval",
     "compare_speeds",
+    "ratio_text",
     "speed_interval",
 ]
 
@@ -129,6 +130,15 @@ def assumed_interval(tps: float) -> Interval:
     """95 % interval of a single figure whose noise is not known."""
     half = _Z_95 * RUN_NOISE
     return Interval(low=tps * math.exp(-half), mid=tps, high=tps * math.exp(half))
+
+
+def ratio_text(verdict: SpeedComparison) -> str:
+    """A ratio; where only the noise makes it a tie, with the interval that says so."""
+    interval = verdict.interval
+    close = 1 / (1 + TIE_RATIO) <= verdict.ratio <= 1 + TIE_RATIO
+    if not verdict.tie or close or interval is None:
+        return f"{verdict.ratio:.2f}x"
+    return f"{verdict.ratio:.2f}x, but {interval.low:.2f}x to {interval.high:.2f}x is possible"
 
 
 def _key(cell: CellSummary) -> tuple[str, int]:

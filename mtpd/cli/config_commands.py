@@ -166,20 +166,20 @@ def _checked(path: Path | None) -> _Checked:
     except ConfigError as error:
         return _Checked(problems=error.problems)
     problems = file_problems(loaded)
-    engine = None
+    binary = None
     try:
-        engine = _find(loaded).label
+        binary = _find(loaded)
     except BinaryError as error:
         origin = loaded.origins.get("engine.binary", "default")
         problems += (f"{origin}: engine.binary: {error} ({error.hint})",)
     return _Checked(
         problems=problems,
-        warnings=_system_warnings(),
+        warnings=_engine_warnings(loaded, binary) + _system_warnings(),
         files=(str(path),) if path is not None else (),
         models=tuple(loaded.profiles),
         pools=tuple(loaded.pools),
         hardware=loaded.hardware.name if loaded.hardware is not None else None,
-        engine=engine,
+        engine=None if binary is None else binary.label,
     )
 
 
@@ -259,7 +259,7 @@ def _planned(loaded: Config, model: str, depth: int | None) -> _Planned:
         reason=reason,
         endpoint=endpoint,
         command=command,
-        warnings=missing + _system_warnings(),
+        warnings=missing + _engine_warnings(loaded, binary) + _system_warnings(),
     )
 
 
@@ -293,6 +293,16 @@ def _find(loaded: Config) -> EngineBinary:
 
 def _config_path(given: Path | None) -> Path | None:
     return given if given is not None else find_config(os.environ)
+
+
+def _engine_warnings(loaded: Config, binary: EngineBinary | None) -> tuple[str, ...]:
+    if binary is None or binary.kind != "embedded" or loaded.hardware is None:
+        return ()
+    message = (
+        f"the hardware profile {loaded.hardware.name} is named, but {binary.label} runs on the"
+        " processor: put a llama-server for the card on the PATH, or name it as [engine] binary"
+    )
+    return (message,)
 
 
 def _system_warnings() -> tuple[str, ...]:

@@ -119,4 +119,5 @@ def _end_as_ctrl_c_does(*numbers: signal.Signals) -> None:
 
 
 def _run(function: Callable[..., Awaitable[None]], *args: object, **keywords: object) -> None:
+    os.umask(0o077)  # prompts and keys pass through here: nothing of ours is for others
     anyio.run(functools.partial(function, *args, **keywords))

@@ -46,6 +46,8 @@ def show_report(report: Report, *, as_json: bool, once: bool) -> None:
     out.print()
     out.print(alpha_table([row for model in report.models for row in model.depths]))
     _decisions(out, report)
+    for warning in report.warnings:
+        out.print(f"Warning: {warning}.", style="yellow")
     _forecasts(out, report.forecast)
     _address(out, report, once=once)
 
@@ -77,7 +79,8 @@ def _forecasts(out: Console, forecasts: tuple[Forecast, ...]) -> None:
     out.print()
     out.print(table)
     out.print(
-        f"Speed relative to depth 0, E / (1 + {first.row_cost:g} x depth); the row cost is "
+        f"Speed relative to depth 0: E / (1 + {first.row_cost:g} x depth), where E is the tokens "
+        "per step that the measured acceptance gives; the cost of a verification row is "
         f"{first.source}.",
         soft_wrap=True,
     )
@@ -88,13 +91,21 @@ def _address(out: Console, report: Report, *, once: bool) -> None:
     out.print(f"Measured and chosen in {report.seconds:.1f} s.")
     if once:
         return
-    out.print(f"Serving on {report.url} - Ctrl-C ends it. Try:")
+    out.print(
+        f"Serving on {report.url} - Ctrl-C ends it and leaves nothing behind. Try:", soft_wrap=True
+    )
     out.print()
     body = (
         '{"model": "demo", "messages": [{"role": "user", "content": "What does os.path.join do?"}]}'
     )
     out.print(
         f"  curl {report.url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'",
+        soft_wrap=True,
+        markup=False,
+        highlight=False,
+    )
+    out.print(
+        f"  mtpctl --socket {report.control_socket} explain",
         soft_wrap=True,
         markup=False,
         highlight=False,

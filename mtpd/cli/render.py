@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 
 __all__ = ["alpha_table", "depth_table", "explanation", "progress_text", "status_panel"]
 
+ALPHA_CAPTION = (
+    f"{ALPHA}N: how often the draft's Nth token is accepted when those before it were;"
+    " with few offers drawn a little towards one half"
+)
 _VERDICT_MIN = len("verdict")
 _RESIDENCY = "resi-\ndency"
 
@@ -164,6 +168,8 @@ def alpha_table(rows: Sequence[DepthRowView], *, title: str = "acceptance by pos
                 cell(f"{percent(view.alpha.low, 1)} to {percent(view.alpha.high, 1)}"),
                 cell(f"{view.accepted} / {view.offered}"),
             )
+    made.caption = Text(ALPHA_CAPTION)
+    made.caption_justify = "left"
     return made
 
 
@@ -190,9 +196,20 @@ def explanation(view: ExplanationView) -> Group:
         chosen = None if decision.act == "measure" else decision.arm
         parts += [Text(""), depth_table(rows, chosen=chosen)]
     if view.measurements:
-        ids = ", ".join(str(one.id) for one in view.measurements)
+        ids = _ranges([one.id for one in view.measurements])
         parts += [Text(""), Text(f"from {len(view.measurements)} measurements: {ids}")]
     return Group(*parts)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Numbers with runs drawn together: 1-6, 9."""
+    runs: list[list[int]] = []
+    for one in sorted(numbers):
+        if runs and one == runs[-1][-1] + 1:
+            runs[-1][1:] = [one]
+        else:
+            runs.append([one])
+    return ", ".join("-".join(map(str, run)) for run in runs)
 
 
 def status_panel(view: StatusView) -> Group:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_MODEL", "file_problems", "require_files"]
 
-NO_MODEL = "no model is configured: add [models.NAME] with its file, or profiles/models/NAME.toml"
+NO_MODEL = "no model is configured: add [models.NAME] with its file, or name tiny-chained in a pool"
 """What is said of a configuration that could not serve anything."""
 
 

@@ -30,7 +30,8 @@ def explanation(
         observations: The same, as the tuner takes them.
     """
     rows = depth_rows(summarise(observations))
-    chain = [_measured(measurements), *(_row(row) for row in rows), decision.reason]
+    notes = [f"note: {e}" for e in decision.evidence if e.startswith("the machine was busy")]
+    chain = [_measured(measurements), *(_row(row) for row in rows), *notes, decision.reason]
     if decision.outcome:
         chain.append(f"then: {decision.outcome}")
     return ExplanationView(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from mtpd.proxy.replies import ModelCard
 from mtpd.views import ModelView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from mtpd.config.model import Config, Profile
     from mtpd.views import ChoiceView
@@ -48,17 +49,27 @@ def model_view(
     )
 
 
-def cards(config: Config) -> tuple[ModelCard, ...]:
-    """Every model as OpenAI clients list it: one request gets one slot's share of context."""
-    return tuple(
-        ModelCard(
+def cards(config: Config, pools: Mapping[str, str]) -> tuple[ModelCard, ...]:
+    """Every model and pool as OpenAI clients list them, so that they can be picked.
+
+    Args:
+        config: Profiles; one request gets one slot's share of the context.
+        pools: Pool name to the profile that it stands for now.
+    """
+    models = {
+        p.name: ModelCard(
             id=p.name,
             created=_created(p.model),
             context=p.context // p.slots,
             aliases=p.aliases,
         )
         for p in config.profiles.values()
+    }
+    named = tuple(
+        replace(models[profile], id=pool, aliases=(), profile=profile)
+        for pool, profile in pools.items()
     )
+    return (*named, *models.values())
 
 
 def _created(path: str) -> int:

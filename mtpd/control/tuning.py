@@ -144,6 +144,7 @@ class Tuning:
         serving: Callable[[], Arm | None],
         incumbent: Callable[[str], Arm | None],
         adopt: Callable[[DecisionView], None],
+        busy: Callable[[], str | None],
     ) -> None:
         self._config = config
         self._calibrator = calibrator
@@ -152,6 +153,7 @@ class Tuning:
         self._serving = serving
         self._incumbent = incumbent
         self._adopt = adopt
+        self._busy = busy
 
     async def run(
         self, plan: TuningPlan, operation_id: str, progress: OperationProgress
@@ -161,10 +163,12 @@ class Tuning:
         What served before comes back when nothing is applied, when nothing could be
         chosen, and when the operation is cancelled.
         """
+        note = self._busy()
+        warnings = () if note is None else (note,)
         async with self._hold(f"{plan.method} of {plan.subject}") as hold:
             before = self._serving()
             try:
-                result, chosen = await self._measure(plan, operation_id, hold, progress)
+                result, chosen = await self._measure(plan, operation_id, hold, progress, warnings)
             except BaseException:
                 await _bring_back(hold, before)
                 raise
@@ -175,7 +179,12 @@ class Tuning:
         return result
 
     async def _measure(
-        self, plan: TuningPlan, operation_id: str, hold: DeviceHold, progress: OperationProgress
+        self,
+        plan: TuningPlan,
+        operation_id: str,
+        hold: DeviceHold,
+        progress: OperationProgress,
+        warnings: tuple[str, ...],
     ) -> tuple[dict[str, Json], Arm | None]:
         sink = _Collecting(self._recorder.sink(operation_id))
         rows: list[ArmSummary] = []
@@ -197,13 +206,13 @@ class Tuning:
                 history = error.history  # the pool's other members are still compared
             summaries = summarise(history.observations, history.starts)
             rows += summaries
-            decision = self._decide_depth(plan, profile, summaries)
+            decision = _noted(self._decide_depth(plan, profile, summaries), warnings)
             view = await self._record(plan, decision, sink.taken[before:], operation_id)
             decisions.append(view)
             chosen += [(profile, s) for s in summaries if s.arm == decision.arm]
         arm = chosen[-1][1].arm if chosen else None
         if plan.pool is not None:
-            decision = self._decide_model(plan.pool, chosen)
+            decision = _noted(self._decide_model(plan.pool, chosen), warnings)
             decisions.append(await self._record(plan, decision, sink.taken, operation_id))
             arm = decision.arm
         result: dict[str, Json] = {
@@ -212,6 +221,7 @@ class Tuning:
             "applied": plan.apply,
             "decisions": [encode(d) for d in decisions],
             "depths": [encode(r) for r in depth_rows(rows)],
+            "warnings": list(warnings),
         }
         return result, arm
 
@@ -253,6 +263,10 @@ class Tuning:
             require=frozenset(pool.require_tags),
             accept_offload=pool.offload.value == "accept",
         )
+
+
+def _noted(decision: Decision, warnings: tuple[str, ...]) -> Decision:
+    return replace(decision, evidence=decision.evidence + warnings)
 
 
 async def _bring_back(hold: DeviceHold, before: Arm | None) -> None:

@@ -9,11 +9,13 @@ import structlog
 from anyio import to_thread
 
 from mtpd.gpu.detect import detect
-from mtpd.gpu.host import HostProvider
+from mtpd.gpu.host import HostProvider, busy_note
 from mtpd.types import Value
 from mtpd.units import HOST
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mtpd.gpu.base import GpuProvider
     from mtpd.types import EngineBinary
     from mtpd.units import DeviceKey
@@ -32,12 +34,14 @@ class Card:
         is_gpu: Whether layers can go to it.
         power_cap_w: Cap in force at the start, or None where none is known.
         provider: Reads it.
+        busy: Says in one sentence why speeds measured now may not be comparable, or None.
     """
 
     key: DeviceKey
     is_gpu: bool
     power_cap_w: float | None
     provider: GpuProvider
+    busy: Callable[[], str | None] = lambda: None
 
 
 async def find_card(engine: EngineBinary) -> Card:
@@ -46,7 +50,9 @@ async def find_card(engine: EngineBinary) -> Card:
     The embedded engine is a processor build: it runs on the host, whatever else is there.
     """
     if engine.kind == "embedded":
-        return Card(key=HOST, is_gpu=False, power_cap_w=None, provider=HostProvider())
+        return Card(
+            key=HOST, is_gpu=False, power_cap_w=None, provider=HostProvider(), busy=busy_note
+        )
     found = await to_thread.run_sync(detect)
     first = found.devices[0]
     reading = await to_thread.run_sync(found.provider.read, first.key)
@@ -59,4 +65,5 @@ async def find_card(engine: EngineBinary) -> Card:
         is_gpu=found.has_gpu,
         power_cap_w=cap.value if isinstance(cap, Value) else None,
         provider=found.provider,
+        busy=(lambda: None) if found.has_gpu else busy_note,
     )

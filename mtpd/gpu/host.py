@@ -14,7 +14,7 @@ from mtpd.gpu.base import Device, GpuReading, absent_everywhere
 from mtpd.types import Absent, NotApplicable, Value
 from mtpd.units import HOST, DeviceKey
 
-__all__ = ["HostMemory", "HostProvider"]
+__all__ = ["HostMemory", "HostProvider", "busy_note"]
 
 NAME: Final = "host"
 
@@ -25,6 +25,17 @@ class HostMemory:
 
     total_bytes: int
     available_bytes: int
+
+
+def busy_note() -> str | None:
+    """One sentence where other work leaves too little of the processor to measure on it."""
+    load, cores = psutil.getloadavg()[0], psutil.cpu_count() or 1
+    if load <= cores / 2:
+        return None
+    return (
+        f"the machine was busy when this began (load {load:.1f} on {cores} cores): "
+        "its speeds may not be comparable"
+    )
 
 
 class HostProvider:

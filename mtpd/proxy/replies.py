@@ -46,12 +46,14 @@ class ModelCard:
         created: When its file was made, Unix seconds.
         context: Tokens that one request may use.
         aliases: Other names of it.
+        profile: The model that answers; a pool names the one chosen for it now.
     """
 
     id: str
     created: int
     context: int
     aliases: tuple[str, ...] = ()
+    profile: str | None = None
 
 
 def error(  # noqa: D417 - the others are the fields of OpenAI's error object
@@ -128,7 +130,8 @@ def model_list(cards: Sequence[ModelCard], engines: Sequence[EngineView]) -> web
             "meta": {
                 "context": card.context,
                 "aliases": list(card.aliases),
-                "status": states.get(card.id, "unloaded"),
+                "status": states.get(card.profile or card.id, "unloaded"),
+                **({} if card.profile is None else {"profile": card.profile}),
             },
         }
         for card in cards

@@ -37,6 +37,7 @@ def forecast(model: str, *ratios: float, best: int) -> Forecast:
 def report(**changes: Any) -> Report:
     plain = Report(
         url="http://127.0.0.1:8080",
+        control_socket="/run/demo/control.sock",
         engine="embedded llama.cpp",
         threads=1,
         models=(views.model(),),
@@ -49,6 +50,7 @@ def report(**changes: Any) -> Report:
             forecast("tiny-unchained", 1.0, 1.21, best=1),
         ),
         seconds=12.34,
+        warnings=(),
     )
     return replace(plain, **changes)
 
@@ -126,8 +128,9 @@ def test_a_forecast_is_labelled_and_a_ratio_never_a_speed(
     assert f"FORECAST, not measured: this acceptance on {HARDWARE}" in " ".join(text.split())
     assert row(text, "tiny-chained") == ["tiny-chained", "1.00x", "1.39x", "1.54x", "depth", "2"]
     assert (
-        "Speed relative to depth 0, E / (1 + 0.41 x depth); the row cost is "
-        "fitted to the resident cells of study 000.\n"
+        "Speed relative to depth 0: E / (1 + 0.41 x depth), where E is the tokens per step that "
+        "the measured acceptance gives; the cost of a verification row is fitted to the resident "
+        "cells of study 000.\n"
     ) in text
     assert "tok/s" not in text.partition("FORECAST")[2]
 
@@ -170,7 +173,10 @@ def test_brackets_of_a_reason_are_text(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_a_demo_that_goes_on_says_where_and_how_to_ask(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, report(), once=False)
-    assert "Serving on http://127.0.0.1:8080 - Ctrl-C ends it. Try:\n" in text
+    assert (
+        "Serving on http://127.0.0.1:8080 - Ctrl-C ends it and leaves nothing behind. Try:\n"
+        in text
+    )
     command = next(line for line in text.splitlines() if "curl" in line)
     assert command.startswith("  curl http://127.0.0.1:8080/v1/chat/completions -H ")
     body = json.loads(command.partition("-d '")[2].removesuffix("'"))
@@ -232,3 +238,13 @@ def test_what_is_unknown_gives_no_forecast(missing: str, hardware: HardwareProfi
             assert _forecast(model, None) is None
             return
     assert _forecast(model, card) is None
+
+
+def test_what_makes_the_speeds_doubtful_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    note = "the machine was busy when this began (load 3.0 on 2 cores)"
+    assert f"Warning: {note}." in " ".join(shown(capsys, report(warnings=(note,))).split())
+    assert "Warning" not in shown(capsys, report())
+
+
+def test_a_demo_that_goes_on_says_where_mtpctl_finds_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "mtpctl --socket /run/demo/control.sock" in shown(capsys, report(), once=False)

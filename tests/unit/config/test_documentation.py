@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from mtpd.config import schema
+from mtpd.config.load import load
 from mtpd.config.schema import Table
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
+ROOT = Path(__file__).parents[3]
+DOCUMENT = ROOT / "docs" / "configuration.md"
+BLOCK = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 KEYS = sorted(
     {
         (table.__name__, key)
@@ -21,6 +25,23 @@ KEYS = sorted(
 @pytest.mark.parametrize(("table", "key"), KEYS)
 def test_every_key_is_documented(table: str, key: str) -> None:
     assert f"`{key}`" in DOCUMENT.read_text(), f"{key} of {table}"
+
+
+def examples() -> list[str]:
+    """Every configuration that README or docs show."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [block for page in pages for block in BLOCK.findall(page.read_text())]
+
+
+@pytest.mark.parametrize("text", examples())
+def test_every_example_is_a_configuration(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mtpd.toml"
+    path.write_text(text)
+    assert load(path).profiles
+
+
+def test_the_examples_are_found() -> None:
+    assert len(examples()) >= 2
 
 
 def test_the_keys_are_found() -> None:

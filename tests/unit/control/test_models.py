@@ -62,7 +62,7 @@ def test_a_card_gives_the_context_of_one_request(tmp_path: Path) -> None:
     file.touch()
     os.utime(file, (1_700_000_000, 1_700_000_000))
     one = profile("tiny", model=str(file), context=8192, slots=4, aliases=("t",))
-    (card,) = cards(config(one))
+    (card,) = cards(config(one), {})
     assert (card.id, card.context, card.aliases, card.created) == (
         "tiny",
         2048,
@@ -72,5 +72,12 @@ def test_a_card_gives_the_context_of_one_request(tmp_path: Path) -> None:
 
 
 def test_a_card_without_its_file_dates_from_the_epoch() -> None:
-    (card,) = cards(config(profile("tiny")))
+    (card,) = cards(config(profile("tiny")), {})
     assert card.created == 0
+
+
+def test_a_pool_is_listed_as_the_model_it_stands_for_now() -> None:
+    one = profile("tiny")
+    pool, model = cards(config(one), {"mine": "tiny"})
+    assert (pool.id, pool.profile, pool.context) == ("mine", "tiny", model.context)
+    assert (model.id, model.profile) == ("tiny", None)

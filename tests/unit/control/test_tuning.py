@@ -64,6 +64,7 @@ class House:
     choices: Choices = field(default_factory=lambda: Choices(config=CONFIG))
     progress: list[tuple[int, int | None, str]] = field(default_factory=list)
     holds: list[str] = field(default_factory=list)
+    busy: str | None = None
 
     def report(self, done: int, total: int | None, note: str) -> None:
         self.progress.append((done, total, note))
@@ -90,6 +91,7 @@ class House:
             serving=lambda: self.before,
             incumbent=self.choices.measured,
             adopt=self.choices.adopt,
+            busy=lambda: self.busy,
         )
         return await tuning.run(plan, OPERATION, self)
 
@@ -323,3 +325,13 @@ async def test_the_incumbent_stays_when_the_depths_tie(tmp_path: Path) -> None:
     assert (first.act, second.act) == ("choose", "keep")
     assert second.previous == first.arm == second.arm
     assert again["applied"] is True
+
+
+async def test_a_busy_machine_is_noted_with_the_decision_and_told(tmp_path: Path) -> None:
+    note = "the machine was busy when this began (load 3.0 on 2 cores)"
+    async with house(tmp_path) as made:
+        made.busy = note
+        result = await made.run(plan())
+        (decision,) = await made.decisions()
+    assert result["warnings"] == [note]
+    assert decision.evidence[-1] == note

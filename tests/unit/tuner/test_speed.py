@@ -12,6 +12,7 @@ from tuner.speed import (
     SpeedComparison,
     assumed_interval,
     compare_speeds,
+    ratio_text,
     speed_interval,
 )
 from tuner.summary import ArmSummary, summarise
@@ -238,3 +239,15 @@ def test_the_interval_of_a_speed_comes_from_prompts_or_is_assumed() -> None:
 def test_an_interval_that_touches_1_is_a_tie() -> None:
     touching = Interval(low=1.0, mid=1.1, high=1.2)
     assert SpeedComparison(ratio=1.1, interval=touching, cells=4, paired=True).tie
+
+
+def test_a_tie_that_only_the_noise_makes_says_what_is_possible() -> None:
+    wide = Interval(low=0.7, mid=1.59, high=3.1)
+    noisy = SpeedComparison(ratio=1.59, interval=wide, cells=4, paired=True)
+    assert ratio_text(noisy) == "1.59x, but 0.70x to 3.10x is possible"
+    near = Interval(low=0.99, mid=1.01, high=1.03)
+    assert ratio_text(SpeedComparison(ratio=1.01, interval=near, cells=4, paired=True)) == "1.01x"
+    clear = Interval(low=1.4, mid=1.59, high=1.8)
+    assert ratio_text(SpeedComparison(ratio=1.59, interval=clear, cells=4, paired=True)) == "1.59x"
+    bare = SpeedComparison(ratio=1.59, interval=None, cells=0, paired=False)
+    assert ratio_text(bare) == "1.59x"
