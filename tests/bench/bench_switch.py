@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import anyio
 
+from mtpd import logs
 from mtpd.app import daemon
 from mtpd.config.load import load
 from mtpd.events import EngineTransition
@@ -138,6 +139,7 @@ async def measure() -> Mapping[str, object]:
 
 def main() -> None:
     """Print one line of JSON and one for people."""
+    logs.configure(json=False, level="error")
     result = anyio.run(measure)
     sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.write(
