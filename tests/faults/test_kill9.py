@@ -42,6 +42,15 @@ def engines(prefix: str) -> list[int]:
     return found
 
 
+def described(pid: int) -> str:
+    """What a process is and does, for the message of a failure."""
+    with suppress(OSError):
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return f"{state} {command}"
+    return "just ended"
+
+
 @asynccontextmanager
 async def parent(prefix: str, seed: int, directory: Path, *more: str) -> AsyncIterator[Process]:
     """A parent with some engines; afterwards none of them may be left."""
@@ -60,9 +69,10 @@ async def parent(prefix: str, seed: int, directory: Path, *more: str) -> AsyncIt
     with anyio.move_on_after(GONE_S):
         while engines(prefix):  # noqa: ASYNC110 - the kernel tells nobody
             await anyio.sleep(0.02)
-    left = engines(prefix)
+    left = {pid: described(pid) for pid in engines(prefix)}
     for pid in left:  # a failure must not leave them to the next trial
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     assert not left, f"{prefix}: {left} are left"
 
 
