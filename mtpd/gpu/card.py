@@ -9,7 +9,7 @@ import structlog
 from anyio import to_thread
 
 from mtpd.gpu.detect import detect
-from mtpd.gpu.host import HostProvider, busy_note
+from mtpd.gpu.host import HostProvider, busy_now
 from mtpd.types import Value
 from mtpd.units import HOST
 
@@ -51,7 +51,7 @@ async def find_card(engine: EngineBinary) -> Card:
     """
     if engine.kind == "embedded":
         return Card(
-            key=HOST, is_gpu=False, power_cap_w=None, provider=HostProvider(), busy=busy_note
+            key=HOST, is_gpu=False, power_cap_w=None, provider=HostProvider(), busy=busy_now
         )
     found = await to_thread.run_sync(detect)
     first = found.devices[0]
@@ -65,5 +65,5 @@ async def find_card(engine: EngineBinary) -> Card:
         is_gpu=found.has_gpu,
         power_cap_w=cap.value if isinstance(cap, Value) else None,
         provider=found.provider,
-        busy=(lambda: None) if found.has_gpu else busy_note,
+        busy=(lambda: None) if found.has_gpu else busy_now,
     )

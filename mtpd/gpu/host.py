@@ -14,7 +14,7 @@ from mtpd.gpu.base import Device, GpuReading, absent_everywhere
 from mtpd.types import Absent, NotApplicable, Value
 from mtpd.units import HOST, DeviceKey
 
-__all__ = ["HostMemory", "HostProvider", "busy_note"]
+__all__ = ["HostMemory", "HostProvider", "busy_note", "busy_now"]
 
 NAME: Final = "host"
 
@@ -27,9 +27,18 @@ class HostMemory:
     available_bytes: int
 
 
-def busy_note() -> str | None:
-    """One sentence where other work leaves too little of the processor to measure on it."""
-    load, cores = psutil.getloadavg()[0], psutil.cpu_count() or 1
+def busy_now() -> str | None:
+    """``busy_note`` of this machine over the last minute."""
+    return busy_note(load=psutil.getloadavg()[0], cores=psutil.cpu_count() or 1)
+
+
+def busy_note(*, load: float, cores: int) -> str | None:
+    """One sentence where other work leaves too little of the processor to measure on it.
+
+    Args:
+        load: Processes that wanted to run, on average, before an engine was started.
+        cores: Of the machine.
+    """
     if load <= cores / 2:
         return None
     return (

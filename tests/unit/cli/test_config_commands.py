@@ -205,3 +205,12 @@ def test_each_command_explains_itself(command: click.Command) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0
     assert len(result.stdout) > 150
+
+
+def test_a_card_that_is_named_while_the_embedded_engine_runs_is_warned_about(home: Path) -> None:
+    text = f'[engine]\nbinary = "embedded"\n[budget]\nhardware = "gfx906-16g-150w"\n{POOL}'
+    path = write(home, text)
+    for result in (run(check, "--config", path), run(plan, "tiny-chained", "--config", path)):
+        assert "warning: the hardware profile gfx906-16g-150w is named, but" in result.stderr
+    bare = write(home, f'[engine]\nbinary = "embedded"\n{POOL}')
+    assert "hardware profile" not in run(check, "--config", bare).stderr

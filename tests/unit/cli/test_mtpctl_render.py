@@ -239,3 +239,11 @@ def test_every_command_is_documented() -> None:
         ]
         missing = [p.name for p in own if not any(f"{o}" in docs for o in p.opts)]
         assert not missing, name
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [([], ""), ([4], "4"), ([1, 2, 3], "1-3"), ([9, 1, 2, 6, 5], "1-2, 5-6, 9")],
+)
+def test_runs_of_numbers_are_drawn_together(numbers: list[int], shown: str) -> None:
+    assert render._ranges(numbers) == shown
