@@ -87,3 +87,22 @@ async def test_an_engine_that_prints_is_busy_and_not_lost(tmp_path: Path) -> Non
         said = await pulse.until_lost(plan, clock=time, printed_at=lambda: printed)
     assert time.now() == printed + 30.0
     assert said == "has neither answered nor printed anything for 30 s"
+
+
+async def test_an_engine_that_answers_late_because_of_a_long_batch_is_not_lost(
+    tmp_path: Path,
+) -> None:
+    plan = plan_of("x", path=tmp_path / "engine.sock")
+    asked = 0
+
+    async def late(plan: LaunchPlan) -> bool:
+        nonlocal asked
+        asked += 1
+        await anyio.sleep(0.3)
+        return True
+
+    pulse = Pulse(ask=late, every_s=0.01, patience_s=1.0)
+    with anyio.move_on_after(2.5) as watching:
+        await pulse.until_lost(plan, clock=SystemClock(), printed_at=lambda: 0.0)
+    assert watching.cancelled_caught
+    assert asked > 3
