@@ -17,7 +17,7 @@ from tuner.types import depth_order
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuner.types import Arm, Budget, Observation, Start
+    from tuner.types import Arm, Budget, Observation, ShortStep, Start
 
 __all__ = [
     "ATTEMPTS",
@@ -60,12 +60,16 @@ class History:
     Attributes:
         observations: Every repetition, excluded ones too.
         starts: Every engine start; needed where a start measured nothing.
+        short_steps: Steps timed alone; they show the row cost within one start.
         spent_s: Wall seconds spent, for ``Budget.max_seconds``.
+        spent_j: Joules spent, for ``Budget.max_joules``; None where they cannot be read.
     """
 
     observations: tuple[Observation, ...] = ()
     starts: tuple[Start, ...] = ()
+    short_steps: tuple[ShortStep, ...] = ()
     spent_s: float = 0.0
+    spent_j: float | None = 0.0
 
     def tell(self, *observations: Observation) -> History:
         """History with more observations."""
@@ -74,6 +78,10 @@ class History:
     def started(self, *starts: Start) -> History:
         """History with more engine starts."""
         return replace(self, starts=self.starts + starts)
+
+    def stepped(self, *steps: ShortStep) -> History:
+        """History with more short steps."""
+        return replace(self, short_steps=self.short_steps + steps)
 
 
 class Elimination(enum.StrEnum):
@@ -101,11 +109,13 @@ class Ask:
         arm: What to start.
         cells: At least one; repetitions of a prompt follow each other.
         reason: One clause that says why this arm comes next.
+        short_steps: Wanted per number of rows, 0 to the arm's depth; 0 asks for none.
     """
 
     arm: Arm
     cells: tuple[Cell, ...]
     reason: str
+    short_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +169,7 @@ class State:
     out: tuple[Rejected, ...]
     cells: int
     spent_s: float
+    spent_j: float | None
 
     @classmethod
     def of(cls, task: Task, history: History, *, deepest: int | None = None) -> State:
@@ -187,6 +198,7 @@ class State:
             out=tuple(sorted([*out, *(_given_up(arm, rows) for arm in given_up)], key=_by_depth)),
             cells=len({(o.arm, o.workload, o.prompt) for o in seen}),
             spent_s=history.spent_s,
+            spent_j=history.spent_j,
         )
 
     def ask(self, arm: Arm, reason: str) -> Ask | Stop:
@@ -200,6 +212,10 @@ class State:
             return self.stop(f"the budget of {budget.max_cells} cells is spent", ())
         if budget.max_seconds is not None and self.spent_s >= budget.max_seconds:
             return self.stop(f"the budget of {budget.max_seconds:g} s is spent", ())
+        if budget.max_joules is not None and self.spent_j is None:
+            return self.stop("the energy cannot be read, so a budget in joules cannot be kept", ())
+        if budget.max_joules is not None and (self.spent_j or 0.0) >= budget.max_joules:
+            return self.stop(f"the budget of {budget.max_joules:g} J is spent", ())
         return Ask(arm=arm, cells=cells, reason=f"depth {arm.depth} {reason}")
 
     def stop(self, reason: str, unpromising: Sequence[Rejected]) -> Stop:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tuner.plan import Ask, Cell, History, Stop
 from tuner.select import choose_depth, summarise
-from tuner.types import Arm, Decision, Observation, Start, Unknown, passes
+from tuner.types import Arm, Decision, Observation, ShortStep, Start, Unknown, passes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,12 +46,16 @@ class Told:
     Attributes:
         start: The engine start.
         observations: What was measured on it; empty where the start does not pass.
+        short_steps: Steps timed alone on it.
         seconds: Wall time.
+        joules: Energy, or None where it cannot be read.
     """
 
     start: Start
     observations: tuple[Observation, ...] = ()
+    short_steps: tuple[ShortStep, ...] = ()
     seconds: float = 0.0
+    joules: float | None = None
 
 
 class Bench(Protocol):
@@ -117,8 +121,14 @@ def replay(
             return Replayed(history=known, asks=tuple(asks), stop=answer, decision=decision)
         asks.append(answer)
         told = bench.run(answer, known)
-        known = known.started(told.start).tell(*told.observations)
-        known = replace(known, spent_s=known.spent_s + told.seconds)
+        known = known.started(told.start).tell(*told.observations).stepped(*told.short_steps)
+        known = replace(
+            known,
+            spent_s=known.spent_s + told.seconds,
+            spent_j=None
+            if known.spent_j is None or told.joules is None
+            else known.spent_j + told.joules,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +154,11 @@ class Recording:
                     o
                     for o in self.history.observations
                     if (o.arm, o.start_id) == (ask.arm, start.start_id) and _cell(o) in wanted
+                ),
+                short_steps=tuple(
+                    s
+                    for s in self.history.short_steps
+                    if ask.short_steps and (s.arm, s.start_id) == (ask.arm, start.start_id)
                 ),
             )
         missing = Start(

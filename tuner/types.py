@@ -21,6 +21,7 @@ __all__ = [
     "Observation",
     "Residency",
     "Resident",
+    "ShortStep",
     "Spilled",
     "Start",
     "Unknown",
@@ -187,6 +188,40 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShortStep:
+    """One decode step, timed alone by a reply that ends after it.
+
+    A reply limited to ``rows`` + 2 tokens verifies ``rows`` draft tokens in one step if all
+    of them are accepted; so one engine start shows what a verification row costs. The
+    engine drafts to its full depth before it cuts, except that 0 rows drafts nothing.
+
+    Attributes:
+        arm: What was running; its depth is at least ``rows``.
+        start_id: Engine start that produced it.
+        fingerprint: Digest of all that a result depends on except the depth.
+        rows: Draft tokens verified in the step; 0 is a plain step.
+        step_s: Seconds.
+        context_tokens: Tokens in the KV cache before the step.
+    """
+
+    arm: Arm
+    start_id: str
+    fingerprint: str
+    rows: int
+    step_s: float
+    context_tokens: int
+
+    def __post_init__(self) -> None:
+        """Refuse more rows than the arm drafts and a time that is none."""
+        if not 0 <= self.rows <= self.arm.depth:
+            msg = f"{self.arm} cannot verify {self.rows} draft tokens in a step"
+            raise ValueError(msg)
+        if self.step_s <= 0:
+            msg = f"a step takes time, got {self.step_s} s"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """One engine start, also one that never came to measure anything.
 
@@ -211,11 +246,14 @@ class Budget:
         max_restarts: Engine starts, the first one included.
         max_cells: Cells (arm x workload prompt), or None for no limit.
         max_seconds: Wall time, or None for no limit.
+        max_joules: Energy, or None for no limit; where the energy cannot be read, a
+            limit ends the calibration, because it could not be kept.
     """
 
     max_restarts: int = 6
     max_cells: int | None = None
     max_seconds: float | None = None
+    max_joules: float | None = None
 
 
 class Act(enum.StrEnum):
