@@ -1,8 +1,8 @@
 """What a verification row costs: step times against depth, t(k) = t0 * (1 + c * k).
 
 Covers the fit with its residuals and errors, the in-process micro-probe, the ratios
-that a study's table implies and the break-even of one more position. Does not cover
-the fill of the context. The row cost c belongs to a card and its kernels: it is
+that a study's table implies and the break-even of one more position. The fill of the
+context is ``tuner.step_cost``'s. The row cost c belongs to a card and its kernels: it is
 fitted, never assumed.
 """
 

@@ -1,4 +1,4 @@
-"""Quantiles and tails of the beta and Student distributions, from ``math`` alone.
+"""Quantiles and tails of the beta, Fisher and Student distributions, from ``math`` alone.
 
 Accurate to about 1e-10 for the parameters that counts of steps produce; not a
 general statistics library.
@@ -9,7 +9,14 @@ from __future__ import annotations
 import functools
 import math
 
-__all__ = ["beta_cdf", "beta_quantile", "normal_cdf", "t_quantile", "t_two_sided_p"]
+__all__ = [
+    "beta_cdf",
+    "beta_quantile",
+    "f_upper_p",
+    "normal_cdf",
+    "t_quantile",
+    "t_two_sided_p",
+]
 
 _TINY = 1e-300
 _PRECISION = 1e-14
@@ -50,6 +57,11 @@ def beta_quantile(p: float, a: float, b: float) -> float:
         else:
             high = middle
     return (low + high) / 2
+
+
+def f_upper_p(f: float, df1: int, df2: int) -> float:
+    """P(F >= f) of Fisher's distribution with ``df1`` and ``df2`` degrees of freedom."""
+    return beta_cdf(df2 / (df2 + df1 * f), df2 / 2, df1 / 2)
 
 
 def t_two_sided_p(t: float, df: int) -> float:

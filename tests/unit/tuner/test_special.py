@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from tuner.special import beta_cdf, beta_quantile, normal_cdf, t_quantile, t_two_sided_p
+from tuner.special import (
+    beta_cdf,
+    beta_quantile,
+    f_upper_p,
+    normal_cdf,
+    t_quantile,
+    t_two_sided_p,
+)
 
 
 def test_the_uniform_and_the_arcsine_distribution_come_out_exactly() -> None:
@@ -30,6 +37,16 @@ def test_the_distribution_function_is_symmetric_and_inverts_the_quantile(
 def test_student_quantiles_are_those_of_the_printed_tables(df: int, printed: float) -> None:
     assert t_quantile(0.95, df) == pytest.approx(printed, abs=5e-4)
     assert t_two_sided_p(printed, df) == pytest.approx(0.05, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("df1", "df2", "printed"), [(1, 10, 4.965), (2, 10, 4.103), (5, 2, 19.296), (10, 60, 1.993)]
+)
+def test_the_tail_of_fishers_distribution_is_that_of_the_printed_tables(
+    df1: int, df2: int, printed: float
+) -> None:
+    assert f_upper_p(printed, df1, df2) == pytest.approx(0.05, abs=1e-4)
+    assert f_upper_p(0.0, df1, df2) == 1.0
 
 
 def test_the_normal_distribution_function_is_that_of_the_tables() -> None:
