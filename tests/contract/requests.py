@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from mtpd.engine.client import EngineClient
 
-__all__ = ["MTP", "chat", "completion", "endless"]
+__all__ = ["MTP", "chat", "completion", "endless", "going_on"]
 
 MTP = ("--spec-type", "draft-mtp", "--spec-draft-n-max")
 QUESTION = "What is json.loads?"
@@ -24,6 +24,11 @@ PROMPT = f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
 def completion(tokens: int, **more: Any) -> dict[str, Any]:
     """A body for `/completion` that is the same every time."""
     return {"prompt": PROMPT, "n_predict": tokens, "temperature": 0, "seed": 1} | more
+
+
+def going_on(tokens: int, made: Sequence[int] = ()) -> dict[str, Any]:
+    """A completion that goes on after its own tokens, and returns the next ones."""
+    return completion(tokens, prompt=[PROMPT, *made], return_tokens=True)
 
 
 def chat(client: EngineClient, *, tokens: int) -> AbstractAsyncContextManager[AsyncIterator[str]]:

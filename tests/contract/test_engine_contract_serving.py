@@ -27,7 +27,7 @@ from tests.contract.harness import (
     serving,
     until_ready,
 )
-from tests.contract.requests import MTP, chat, completion, endless
+from tests.contract.requests import MTP, chat, completion, endless, going_on
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -59,6 +59,51 @@ class TestAGeneration:
             assert timings["prompt_n"] > 0
         assert "draft_n" not in found[0]
         assert 0 <= found[2]["draft_n_accepted"] <= found[2]["draft_n"]
+
+    @pytest.mark.parametrize("depth", [0, 1, 3])
+    async def test_a_short_reply_is_one_step_that_verifies_what_its_limit_leaves(
+        self, kind: Kind, tmp_path: Path, depth: int
+    ) -> None:
+        flags = (*MTP, str(depth)) if depth else ()
+        made: list[int] = []
+        seen: set[int] = set()
+        async with serving(kind, *flags, home=tmp_path) as (_, client):
+            long = await client.complete("/completion", going_on(48), timeout_s=20)
+            for number in range(40):
+                rows = number % (depth + 1)
+                before = await _counters(client)
+                reply: dict[str, Any] = await client.complete(
+                    "/completion", going_on(rows + 2, made), timeout_s=20
+                )
+                after = await _counters(client)
+                timings, made = reply["timings"], made + reply["tokens"]
+
+                assert timings["predicted_n"] == rows + 2
+                assert timings["predicted_ms"] > 0
+                drafted = timings.get("draft_n", 0)
+                assert drafted >= rows
+                if timings.get("draft_n_accepted", 0) == rows:
+                    # All of one draft was accepted, so there was room for no other step.
+                    assert drafted == rows
+                    assert after.drafts - before.drafts == (1 if rows else 0)
+                    seen.add(rows)
+
+        # Short replies that go on from each other make the text of a long one.
+        assert made[:48] == long["tokens"]
+        assert seen == set(range(depth + 1))
+
+    async def test_a_prompt_that_goes_on_from_the_last_reply_costs_one_token(
+        self, kind: Kind, tmp_path: Path
+    ) -> None:
+        async with serving(kind, *MTP, "2", home=tmp_path) as (_, client):
+            first: dict[str, Any] = await client.complete("/completion", going_on(4), timeout_s=20)
+            second: dict[str, Any] = await client.complete(
+                "/completion", going_on(4, first["tokens"]), timeout_s=20
+            )
+
+        prompt = first["timings"]["prompt_n"]
+        assert first["timings"]["cache_n"] == 0
+        assert (second["timings"]["cache_n"], second["timings"]["prompt_n"]) == (prompt + 3, 1)
 
     async def test_counters_by_position_never_rise_and_sum_to_the_accepted_tokens(
         self, kind: Kind, tmp_path: Path

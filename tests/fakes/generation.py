@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -37,16 +38,23 @@ class Spec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What one generation needs to know."""
+    """What one generation needs to know.
+
+    Attributes:
+        made: Tokens of this prompt's own text that follow it in the request.
+        reuse: Whether cached tokens may be.
+    """
 
     prompt: str
     seed: int
     limit: int
+    made: int = 0
+    reuse: bool = True
 
     @property
     def prompt_tokens(self) -> int:
-        """One token a word."""
-        return max(1, len(self.prompt.split()))
+        """One token a word, and what was made before."""
+        return max(1, len(self.prompt.split())) + self.made
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +71,8 @@ def steps(script: Script, spec: Spec, request: Request) -> Iterator[Step]:
     """The prompt's own step with the first token, then one step per verification."""
     text = words(script, spec, request)
     yield Step((next(text),), 0, 0, 0.0)
-    made = 1
-    draw = _random(request, "acceptance")
+    made, rows = 1, 0
+    draw = _random(request, f"acceptance{request.made or ''}")
     while made < request.limit:
         # The engine never drafts beyond the limit (llama_server.md, section 2).
         drafted = min(spec.depth, request.limit - made - 1)
@@ -72,12 +80,24 @@ def steps(script: Script, spec: Spec, request: Request) -> Iterator[Step]:
         while accepted < drafted and draw.random() < spec.conditional(script, accepted):
             accepted += 1
         made += accepted + 1
-        ms = 1000.0 / script.tps0 * (1.0 + script.row_cost * drafted)
+        ms = _step_ms(script, spec, drafted) + (script.reshape_ms if drafted != rows else 0.0)
+        rows = drafted
         yield Step(tuple(next(text) for _ in range(accepted + 1)), drafted, accepted, ms)
 
 
+def _step_ms(script: Script, spec: Spec, drafted: int) -> float:
+    """A step of so many rows; a draft costs its full depth, however much of it is verified."""
+    draft = script.draft_share * (spec.depth if drafted else 0)
+    rows = (1.0 - script.draft_share) * drafted + draft
+    return 1000.0 / script.tps0 * (1.0 + script.row_cost * rows)
+
+
 def words(script: Script, spec: Spec, request: Request) -> Iterator[str]:
-    """The text without an end, one token at a time."""
+    """The text without an end, one token at a time, from where the request goes on."""
+    return itertools.islice(_words(script, spec, request), request.made, None)
+
+
+def _words(script: Script, spec: Spec, request: Request) -> Iterator[str]:
     changed = (
         script.text_changes_at_depth is not None and spec.depth >= script.text_changes_at_depth
     )
@@ -103,6 +123,7 @@ class Totals:
     """Sums over steps: of one request, or of the process once requests have ended."""
 
     requests: int = 0
+    cache_n: int = 0
     prompt_n: int = 0
     prompt_ms: float = 0.0
     predicted_n: int = 0
@@ -127,6 +148,7 @@ class Totals:
     def add(self, other: Totals) -> None:
         """Count a request that has ended."""
         self.requests += 1
+        self.cache_n += other.cache_n
         self.prompt_n += other.prompt_n
         self.prompt_ms += other.prompt_ms
         self.predicted_n += other.predicted_n
@@ -142,7 +164,7 @@ class Totals:
         """The reply's field of that name; the draft counts are absent without drafts."""
         made = max(1, self.predicted_n - 1)
         found: dict[str, float] = {
-            "cache_n": 0,
+            "cache_n": self.cache_n,
             "prompt_n": self.prompt_n,
             "prompt_ms": self.prompt_ms,
             "prompt_per_token_ms": self.prompt_ms / max(1, self.prompt_n),

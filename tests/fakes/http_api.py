@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -51,6 +51,8 @@ class Engine:
     empty: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a request has ended and none is left."""
     tokens: int = 0
+    cached: tuple[str, int] = ("", 0)
+    """The prompt whose text the slot holds, and how many tokens of both together."""
     free: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,13 +78,18 @@ class Engine:
     async def generate(self, request: Request) -> AsyncGenerator[tuple[Step, Totals]]:
         """Each step with the sums so far; they reach the process's sums at the end."""
         async with self.slot() as task:
-            prompt_ms = 1000.0 * request.prompt_tokens / self.script.prompt_tps
-            totals = Totals(prompt_n=request.prompt_tokens, prompt_ms=prompt_ms)
+            kept = self._kept(request)
+            prompt_n = request.prompt_tokens - kept
+            prompt_ms = 1000.0 * prompt_n / self.script.prompt_tps
+            totals = Totals(cache_n=kept, prompt_n=prompt_n, prompt_ms=prompt_ms)
             try:
                 for step in steps(self.script, self.spec, request):
                     await self._pace(step.ms or prompt_ms)
                     totals.add_step(step, self.spec.depth)
                     self._count(step, task)
+                    # The last token of a step is decoded by the next one.
+                    length = request.prompt_tokens + totals.predicted_n - 1
+                    self.cached = (request.prompt, length)
                     yield step, totals
             except (asyncio.CancelledError, GeneratorExit):
                 self.log.say("W", f"srv          stop: cancel task, id_task = {task}")
@@ -91,6 +98,12 @@ class Engine:
             self.totals.add(totals)
             for kind, text in request_lines(totals, self.totals, task):
                 self.log.say(kind, text)
+
+    def _kept(self, request: Request) -> int:
+        """Cached tokens; a recurrent state goes on exactly where it ends, or not at all."""
+        prompt, length = self.cached
+        goes_on = prompt == request.prompt and length < request.prompt_tokens
+        return length if request.reuse and goes_on else 0
 
     async def _pace(self, ms: float) -> None:
         await asyncio.sleep(ms / 1000.0 if self.script.realtime else 0)
@@ -211,7 +224,7 @@ class _Native:
     closing = b""
 
     def prompt(self, body: dict[str, Any]) -> str:
-        return str(body.get("prompt", ""))
+        return str(_parts(body)[0])
 
     def first(self) -> list[bytes]:
         return []
@@ -228,7 +241,7 @@ class _Native:
             stop=True,
             stop_type="limit",
             tokens_predicted=totals.predicted_n,
-            tokens_evaluated=totals.prompt_n,
+            tokens_evaluated=totals.cache_n + totals.prompt_n,
             timings=totals.timings(),
         )
 
@@ -281,17 +294,33 @@ def _generation(engine: Engine, form: _Native) -> Handler:
         async with aclosing(engine.generate(asked)) as generated:
             async for step, sums in generated:
                 text, totals = text + "".join(step.tokens), sums
-        return web.json_response(form.whole(text, totals))
+        whole = form.whole(text, totals)
+        if body.get("return_tokens"):
+            # The words of a text are numbered; the number is the token.
+            whole["tokens"] = list(range(asked.made, asked.made + totals.predicted_n))
+        return web.json_response(whole)
 
     return generation
 
 
+def _parts(body: dict[str, Any]) -> list[Any]:
+    """A prompt's text and the tokens that follow it."""
+    prompt = body.get("prompt", "")
+    return prompt if isinstance(prompt, list) else [prompt]
+
+
 def _request(engine: Engine, prompt: str, body: dict[str, Any]) -> Request:
-    request = Request(prompt=prompt, seed=int(body.get("seed", engine.seed)), limit=1)
+    request = Request(
+        prompt=prompt,
+        seed=int(body.get("seed", engine.seed)),
+        limit=1,
+        made=len(_parts(body)) - 1,
+        reuse=bool(body.get("cache_prompt", True)),
+    )
     asked = int(body.get("n_predict") or body.get("max_tokens") or -1)
     room = max(1, engine.context // engine.slots - request.prompt_tokens)
     limit = room if asked < 0 else min(asked, room)
-    return Request(prompt=prompt, seed=request.seed, limit=limit)
+    return replace(request, limit=limit)
 
 
 async def _stream(

@@ -65,11 +65,12 @@ def text_chunk(text: str, finish: str | None = None, **more: Any) -> dict[str, A
 
 def usage(totals: Totals) -> dict[str, Any]:
     """The token counts that OpenAI's clients read."""
+    prompt = totals.cache_n + totals.prompt_n
     return {
         "completion_tokens": totals.predicted_n,
-        "prompt_tokens": totals.prompt_n,
-        "total_tokens": totals.prompt_n + totals.predicted_n,
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens": prompt,
+        "total_tokens": prompt + totals.predicted_n,
+        "prompt_tokens_details": {"cached_tokens": totals.cache_n},
     }
 
 
@@ -92,7 +93,7 @@ def metrics(script: Script, totals: Totals, *, decodes: int, processing: int, de
     """The Prometheus text; the seconds are the model's."""
     rows: list[tuple[str, str, float]] = [
         ("counter", "prompt_tokens_total", totals.prompt_n),
-        ("counter", "prompt_tokens_cached_total", 0),
+        ("counter", "prompt_tokens_cached_total", totals.cache_n),
         ("counter", "prompt_seconds_total", totals.prompt_ms / 1000.0),
         ("counter", "tokens_predicted_total", totals.predicted_n),
         ("counter", "tokens_predicted_seconds_total", totals.predicted_ms / 1000.0),

@@ -38,6 +38,8 @@ class Script:
         acceptance: Conditional rate of each draft position; the last one holds for the rest.
         tps0: Tokens per second at depth 0.
         row_cost: c of the step time t0 (1 + c k) with k drafted rows.
+        draft_share: Part of c that is the drafting; a draft is made at full depth, then cut.
+        reshape_ms: What a decode with other rows than the one before takes more.
         prompt_tps: Prompt tokens per second.
         realtime: Whether a step takes its time; else only the reported times are the model's.
         text: Words to generate, over and over; None makes words from seed and prompt.
@@ -64,6 +66,8 @@ class Script:
     acceptance: tuple[float, ...] = (0.9, 0.7)
     tps0: float = 50.0
     row_cost: float = 0.41
+    draft_share: float = 0.0
+    reshape_ms: float = 0.0
     prompt_tps: float = 1000.0
     realtime: bool = False
     text: str | None = None
