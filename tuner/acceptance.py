@@ -354,8 +354,9 @@ def counts_of(one: Observation) -> PositionCounts | Unknown:
     depth = one.arm.depth
     if depth == 0:
         return PositionCounts(steps=0, accepted=())
-    if one.steps is None:
-        return Unknown("the build does not count verification steps")
+    if one.steps is None or one.drafted is None:
+        missing = "verification steps" if one.steps is None else "drafted tokens"
+        return Unknown(f"the build does not count {missing}")
     accepted = one.accepted_per_position
     if accepted is None and depth == 1 and one.accepted is not None:
         accepted = (one.accepted,)
@@ -364,8 +365,7 @@ def counts_of(one: Observation) -> PositionCounts | Unknown:
     if len(accepted) > depth:
         return Unknown(f"{len(accepted)} positions were counted at depth {depth}")
     full = accepted + (0,) * (depth - len(accepted))
-    offered = len(full) * one.steps
-    cut = 0 if one.drafted is None else offered - one.drafted
+    cut = len(full) * one.steps - one.drafted
     try:
         return PositionCounts(steps=one.steps, accepted=full, cut=cut)
     except ValueError as error:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuner.acceptance import expected_tokens
+from tuner.acceptance import PositionCounts, expected_tokens
 from tuner.cost import CostFit
+from tuner.drafts import trusted
 from tuner.select import cost_of, rejection
 from tuner.speed import TIE_RATIO
 from tuner.types import Act, Decision, Unknown
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tuner.summary import ArmSummary
+    from tuner.types import Interval
 
 __all__ = ["probe_decision"]
 
@@ -26,7 +28,9 @@ def probe_decision(summaries: Sequence[ArmSummary], *, subject: str) -> Decision
     """Say whether the deepest measured depth pays against every shallower one.
 
     The speed at depths between 0 and the probed one is predicted from the acceptance of
-    the same text and the row cost that the two starts imply.
+    the same text and the row cost that the two starts imply. If the positions are not
+    known, or too many drafts were cut short to trust them, the tokens per step still are:
+    then only the two measured depths are compared.
 
     Args:
         summaries: Rows of one profile at depth 0 and at the probed depth.
@@ -40,19 +44,27 @@ def probe_decision(summaries: Sequence[ArmSummary], *, subject: str) -> Decision
     if (why := next(refused, None)) is not None:
         return _undecided(subject, f"the probe cannot be used: {why}", rows)
     cost = cost_of(rows)
-    if isinstance(deep.alphas, Unknown):
-        why = f"the acceptance per position is not known ({deep.alphas.reason})"
-        return _undecided(subject, why, rows)
+    if deep.expected is None:
+        return _undecided(subject, "the tokens per step are not known", rows)
     if not isinstance(cost, CostFit):
         return _undecided(subject, f"the row cost is not known ({cost.reason})", rows)
-    speeds = [
-        expected_tokens([a.mid for a in deep.alphas[:depth]]) / cost.step_s(depth)
-        for depth in range(deep.arm.depth + 1)
-    ]
-    alphas = ", ".join(f"alpha{i} {a.mid:.2f}" for i, a in enumerate(deep.alphas, start=1))
-    best = max(speeds[:-1])
-    gain = speeds[-1] / best - 1
-    against = speeds.index(best)
+    return _verdict(subject, deep, deep.expected, cost)
+
+
+def _verdict(subject: str, deep: ArmSummary, expected: float, cost: CostFit) -> Decision:
+    """The sentence; without trusted positions only the two measured depths are compared."""
+    alphas = _alphas(deep)
+    unsure: tuple[str, ...] = ()
+    if isinstance(alphas, Unknown):
+        tokens = {0: 1.0, deep.arm.depth: expected}
+        earned = f"{expected:.2f} tokens per step"
+        unsure = (f"the depths between are not predicted: {alphas.reason}",)
+    else:
+        tokens = {d: expected_tokens([a.mid for a in alphas[:d]]) for d in range(len(alphas) + 1)}
+        earned = ", ".join(f"alpha{i} {a.mid:.2f}" for i, a in enumerate(alphas, start=1))
+    speeds = {depth: each / cost.step_s(depth) for depth, each in tokens.items()}
+    against = max((d for d in speeds if d < deep.arm.depth), key=lambda d: speeds[d])
+    gain = speeds[deep.arm.depth] / speeds[against] - 1
     verdict = "too close to call"
     if abs(gain) > TIE_RATIO:
         verdict = "yes" if gain > 0 else "no"
@@ -61,13 +73,24 @@ def probe_decision(summaries: Sequence[ArmSummary], *, subject: str) -> Decision
         subject=subject,
         arm=deep.arm,
         reason=f"depth {deep.arm.depth} pays: {verdict} ({gain:+.1%} against depth {against}): "
-        f"{alphas}, a verification row costs {cost.c:.2f} of a step here",
-        evidence=tuple(
-            f"depth {depth}: {speed:.1f} tok/s"
-            + ("" if depth in (0, deep.arm.depth) else " (predicted)")
-            for depth, speed in enumerate(speeds)
+        f"{earned}, a verification row costs {cost.c:.2f} of a step here",
+        evidence=(
+            *(
+                f"depth {depth}: {speed:.1f} tok/s"
+                + ("" if depth in (0, deep.arm.depth) else " (predicted)")
+                for depth, speed in speeds.items()
+            ),
+            *unsure,
         ),
     )
+
+
+def _alphas(row: ArmSummary) -> tuple[Interval, ...] | Unknown:
+    """Acceptance per position, where so few drafts were cut short that it can be trusted."""
+    if isinstance(row.counts, PositionCounts):
+        counts = trusted(row.counts)
+        return counts if isinstance(counts, Unknown) else row.alphas
+    return row.counts
 
 
 def _undecided(subject: str, why: str, rows: Sequence[ArmSummary]) -> Decision:

@@ -145,8 +145,8 @@ def test_the_order_of_the_rows_plays_no_role() -> None:
             "the probe cannot be used: depth 2 was measured under several fingerprints",
         ),
         (
-            [BASE, replace(row((0.9, 0.8)), alphas=Unknown("the build does not count positions"))],
-            "the acceptance per position is not known (the build does not count positions)",
+            [BASE, replace(row((0.9, 0.8)), expected=None)],
+            "the tokens per step are not known",
         ),
         (
             [replace(BASE, step_s=None), row((0.9, 0.8))],
@@ -155,7 +155,7 @@ def test_the_order_of_the_rows_plays_no_role() -> None:
     ],
     ids=[
         *("nothing", "depth 0 only", "evicted", "spilled", "unproven", "not started"),
-        *("not measured", "fingerprints", "no positions", "no step time"),
+        *("not measured", "fingerprints", "no tokens per step", "no step time"),
     ],
 )
 def test_what_cannot_be_used_leaves_the_verdict_unknown(rows: list[ArmSummary], why: str) -> None:
@@ -179,6 +179,42 @@ def test_the_verdict_is_that_of_the_true_speeds(alphas: tuple[float, ...], c: fl
         return
     expected = "too close to call" if abs(gain) < 0.02 else "yes" if gain > 0 else "no"
     assert verdict.startswith(f"depth {len(alphas)} pays: {expected} (")
+
+
+NO_POSITIONS = Unknown("the build does not count positions")
+CUT_SHORT = (
+    "only 97.0% of the draft tokens of full drafts were made, and position counters need 98%"
+)
+
+
+@pytest.mark.parametrize(
+    ("deep", "why"),
+    [
+        (replace(row((0.9, 0.8)), alphas=NO_POSITIONS, counts=NO_POSITIONS), NO_POSITIONS.reason),
+        (
+            replace(
+                row((0.9, 0.8)),
+                counts=PositionCounts(steps=STEPS, accepted=(9000, 7200), cut=600),
+            ),
+            CUT_SHORT,
+        ),
+    ],
+    ids=["no positions", "cut drafts"],
+)
+def test_without_trusted_positions_only_the_measured_depths_are_compared(
+    deep: ArmSummary, why: str
+) -> None:
+    """E(2) = 2.62 over 1.82 plain steps; depth 1 would be 1.9 over 1.41, but who knows."""
+    decision = probe_decision([BASE, deep], subject="m")
+    assert decision.reason == (
+        "depth 2 pays: yes (+44.0% against depth 0): 2.62 tokens per step, a verification row "
+        "costs 0.41 of a step here"
+    )
+    assert decision.evidence == (
+        "depth 0: 32.4 tok/s",
+        "depth 2: 46.6 tok/s",
+        f"the depths between are not predicted: {why}",
+    )
 
 
 def test_a_probe_never_chooses() -> None:
