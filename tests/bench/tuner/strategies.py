@@ -1,0 +1,125 @@
+"""What each strategy does on a simulated machine, and what its choice gives away."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from tests.bench.tuner.fleet import DEEPEST, Machine, arm, plans
+from tests.bench.tuner.rivals import Halving, Lucb, Rival, TrackAndStop, highest_mean, play
+from tuner.design import ModelBased, Sweep
+from tuner.replay import replay
+from tuner.types import Budget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["STRATEGIES", "Outcome"]
+
+_ARMS: Final = tuple(arm(depth) for depth in range(DEEPEST + 1))
+_ENOUGH: Final = Budget(max_restarts=2 * len(_ARMS))
+_PROMPTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One strategy on one machine.
+
+    Attributes:
+        depth: What it chose.
+        regret: Share of the best depth's true tokens per second that it gives away.
+        evicted: Whether the choice does not fit into device memory.
+        restarts: Engine starts.
+        cells: Repetitions measured.
+        seconds: Simulated wall time.
+    """
+
+    depth: int
+    regret: float
+    evicted: bool
+    restarts: int = 0
+    cells: int = 0
+    seconds: float = 0.0
+
+
+def _outcome(
+    one: Machine, depth: int, *, restarts: int = 0, cells: int = 0, seconds: float = 0.0
+) -> Outcome:
+    best = max(one.tps(each) for each in range(DEEPEST + 1))
+    return Outcome(
+        depth=depth,
+        regret=1 - one.tps(depth) / best,
+        evicted=depth > one.ceiling,
+        restarts=restarts,
+        cells=cells,
+        seconds=seconds,
+    )
+
+
+def _static(one: Machine, *, depth: int) -> Outcome:
+    return _outcome(one, depth)
+
+
+def _sweep(one: Machine, *, prompts: int, repetitions: int, blind: bool = False) -> Outcome:
+    """Every depth, then the highest mean; ``blind`` measures those that do not fit, too."""
+    bench = replace(one, logs_read=False) if blind else one
+    done = play(
+        Sweep(arms=_ARMS, workloads=plans(prompts), repetitions=repetitions, budget=_ENOUGH),
+        bench,
+    )
+    return _outcome(
+        one,
+        highest_mean(done.history, of_prompt=statistics.median),
+        restarts=done.restarts,
+        cells=len(done.history.observations),
+        seconds=done.seconds,
+    )
+
+
+def _rival(one: Machine, *, rival: Rival, keeps: bool = False) -> Outcome:
+    done = play(rival, one, keeps=keeps)
+    return _outcome(
+        one,
+        rival.choice(done.history),
+        restarts=done.restarts,
+        cells=len(done.history.observations),
+        seconds=done.seconds,
+    )
+
+
+def _search(one: Machine, *, fits: bool = True) -> Outcome:
+    """The search as the program runs it; ``fits`` tells it what memory allows."""
+    done = replay(
+        ModelBased(
+            arms=_ARMS,
+            workloads=plans(_PROMPTS),
+            repetitions=1,
+            budget=_ENOUGH,
+            deepest=one.ceiling if fits else None,
+        ),
+        one,
+    )
+    return _outcome(
+        one,
+        done.decision.arm.depth if done.decision.arm else 0,
+        restarts=done.restarts,
+        cells=done.cells,
+        seconds=done.history.spent_s,
+    )
+
+
+STRATEGIES: Final[Mapping[str, Callable[[Machine], Outcome]]] = {
+    "static 2": functools.partial(_static, depth=2),
+    "static 3": functools.partial(_static, depth=3),
+    "note 002 sweep": functools.partial(_sweep, prompts=1, repetitions=3, blind=True),
+    "sweep, stops at eviction": functools.partial(_sweep, prompts=1, repetitions=3),
+    "sweep, 3 prompts": functools.partial(_sweep, prompts=_PROMPTS, repetitions=1),
+    "successive halving": functools.partial(_rival, rival=Halving(), keeps=True),
+    "LUCB": functools.partial(_rival, rival=Lucb()),
+    "track and stop": functools.partial(_rival, rival=TrackAndStop()),
+    "search, memory unknown": functools.partial(_search, fits=False),
+    "search": _search,
+}
+"""By name; ``search`` without more words has short steps and knows what fits."""
