@@ -10,9 +10,10 @@ import sys
 import click
 
 from mtpd import __version__
-from mtpd.cli.config_commands import check, config, plan
+from mtpd.cli.config_commands import check, config
 from mtpd.cli.daemon_commands import demo, serve
 from mtpd.cli.failure import exit_code_of
+from mtpd.cli.plan_command import plan
 
 __all__ = ["cli", "main"]
 

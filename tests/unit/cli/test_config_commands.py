@@ -1,45 +1,20 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner, Result
 
-from mtpd.cli import config_commands
-from mtpd.cli.config_commands import check, config, plan
-from mtpd.errors import EXIT_CONFIG, EXIT_FAILED, EXIT_USAGE, ConfigError, NotFoundError
+from mtpd.cli import configured
+from mtpd.cli.config_commands import check, config
+from mtpd.cli.plan_command import plan
+from mtpd.errors import EXIT_CONFIG, ConfigError
+from tests.unit.cli.offline import POOL, run, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import click
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home without any configuration, on a machine without a llama-server."""
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(config_commands, "SYSTEM_ENGINE_CONFIG", tmp_path / "no.ini")
-    return tmp_path
-
-
-POOL = '[pools.p]\nmembers = ["tiny-chained"]\n'
-"""A shipped model takes part where the configuration refers to it."""
-
-
-def run(command: click.Command, *args: str) -> Result:
-    return CliRunner().invoke(command, args)
-
-
-def write(folder: Path, text: str) -> str:
-    path = folder / "mtpd.toml"
-    path.write_text(text)
-    return str(path)
 
 
 def test_check_says_ok_with_a_summary(home: Path) -> None:
@@ -110,7 +85,7 @@ def test_the_engines_own_system_file_is_warned_about(
 ) -> None:
     ini = home / "config.ini"
     ini.write_text("")
-    monkeypatch.setattr(config_commands, "SYSTEM_ENGINE_CONFIG", ini)
+    monkeypatch.setattr(configured, "SYSTEM_ENGINE_CONFIG", ini)
     for result in (run(check), run(plan, "tiny-chained")):
         assert result.exit_code == 0
         assert result.stderr.startswith(f"warning: {ini} exists")
@@ -129,75 +104,6 @@ def test_show_tells_values_and_with_origin_their_place(home: Path) -> None:
 def test_show_as_json_is_a_list_of_values(home: Path) -> None:
     views = json.loads(run(config, "show", "--json").stdout)
     assert {"key": "tuning.mode", "value": "observe", "origin": "default"} in views
-
-
-def test_plan_prints_a_command_that_can_be_pasted(home: Path) -> None:
-    result = run(plan, "tiny-chained", "--depth", "2")
-    assert result.exit_code == 0, result.output
-    head, _, shell = result.stdout.partition("\n\n")
-    told = dict(line.split(maxsplit=1) for line in head.splitlines())
-    assert told["depth"] == "2: asked for with --depth"
-    assert told["endpoint"] == f"unix:{home}/.local/state/mtpd/run/plan-tiny-chained.sock"
-    words = shlex.split(shell.replace("\\\n", ""))  # as a shell joins lines
-    words = words[words.index("env") :]
-    assert words[:2] == ["env", "-i"]
-    assert "HOME=" + str(home / ".cache/mtpd/engine") in words
-    planned = json.loads(run(plan, "tiny-chained", "--depth", "2", "--json").stdout)
-    assert words[2 + len(planned["env"]) :] == planned["argv"]
-    assert planned["argv"][planned["argv"].index("--spec-draft-n-max") + 1] == "2"
-
-
-def test_plan_says_why_this_depth(home: Path) -> None:
-    path = write(
-        home,
-        '[models.none]\nmodel = "m"\n[models.tiny-unchained.drafter]\ndepth = 1\n' + POOL,
-    )
-    reasons = {
-        name: json.loads(run(plan, name, "--config", path, "--json").stdout)
-        for name in ("none", "tiny-chained", "tiny-unchained")
-    }
-    assert {name: (one["depth"], one["reason"]) for name, one in reasons.items()} == {
-        "none": (0, "the profile has no drafter"),
-        "tiny-chained": (
-            0,
-            "no speculation until a depth is measured: the profile sets no drafter.depth",
-        ),
-        "tiny-unchained": (1, "drafter.depth of the profile, until one is measured"),
-    }
-    assert reasons["none"]["warnings"] == [f"{home}/m does not exist"]
-
-
-def test_plan_knows_aliases_and_suggests_names(home: Path) -> None:
-    path = write(home, '[models.tiny-chained]\naliases = ["small"]\n')
-    assert run(plan, "small", "--config", path).stdout.startswith("model     tiny-chained (")
-    result = run(plan, "tiny-chaind")
-    assert isinstance(result.exception, NotFoundError)
-    assert result.exception.exit_code == EXIT_FAILED
-    assert str(result.exception) == (
-        "There is no model 'tiny-chaind'; did you mean 'tiny-chained'?"
-    )
-
-
-def test_plan_refuses_a_depth_that_the_profile_does_not_allow(home: Path) -> None:
-    result = run(plan, "tiny-chained", "--depth", "4")
-    assert result.exit_code == EXIT_USAGE
-    assert "tiny-chained allows depths 0 to 3, not 4" in result.stderr
-
-
-def test_plan_for_an_engine_without_unix_sockets_names_a_port_and_shows_no_key(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    options = ("--ctx-size N", "--model F", "--host H", "--port N", "--parallel N", "-lv N")
-    lines = "\n".join((*options, "--metrics", "--n-gpu-layers N"))
-    server = home / "server"
-    server.write_text(f"#!/bin/sh\ncat <<'END'\n{lines}\nEND\n")
-    server.chmod(0o755)
-    path = write(home, f'[engine]\nbinary = "{server}"\n{POOL}')
-    planned = json.loads(run(plan, "tiny-chained", "--config", path, "--json").stdout)
-    assert planned["endpoint"] == "http://127.0.0.1:8081 with a key that is new at each start"
-    assert planned["env"]["LLAMA_API_KEY"] == "a-new-key-per-start"
-    assert planned["argv"][0] == str(server)
 
 
 @pytest.mark.parametrize("command", [check, config, plan])

@@ -1,0 +1,98 @@
+"""What the commands share that look at the configuration without a daemon."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import click
+
+from mtpd.config.directories import find_config
+from mtpd.engine.binary import find
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from mtpd.config.model import Config
+    from mtpd.types import EngineBinary
+
+    CommandT = TypeVar("CommandT", bound=Callable[..., None])
+
+__all__ = [
+    "config_option",
+    "config_path",
+    "engine_warnings",
+    "find_engine",
+    "json_option",
+    "system_warnings",
+    "warn",
+]
+
+SYSTEM_ENGINE_CONFIG = Path("/etc/llama.cpp/config.ini")
+
+
+def config_option(command: CommandT) -> CommandT:
+    """Add ``--config``."""
+    return click.option(
+        "--config",
+        "path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="The configuration file [default: ~/.config/mtpd/mtpd.toml, then /etc/mtpd/mtpd.toml,"
+        " then the built-in defaults].",
+    )(command)
+
+
+def json_option(command: CommandT) -> CommandT:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(
+        command
+    )
+
+
+def find_engine(loaded: Config) -> EngineBinary:
+    """The engine that the configuration names; asks it what it can do.
+
+    Raises:
+        BinaryError: There is none.
+    """
+    search = os.environ.get("PATH", os.defpath)
+    extra = dict(loaded.engine.extra_env)
+    return anyio.run(partial(find, loaded.engine.binary, path_env=search, extra_env=extra))
+
+
+def config_path(given: Path | None) -> Path | None:
+    """The file that was named, else the user's, else the system's, else None."""
+    return given if given is not None else find_config(os.environ)
+
+
+def engine_warnings(loaded: Config, binary: EngineBinary | None) -> tuple[str, ...]:
+    """What is odd about this engine for this configuration."""
+    if binary is None or binary.kind != "embedded" or loaded.hardware is None:
+        return ()
+    message = (
+        f"the hardware profile {loaded.hardware.name} is named, but {binary.label} runs on the"
+        " processor: put a llama-server for the card on the PATH, or name it as [engine] binary"
+    )
+    return (message,)
+
+
+def system_warnings() -> tuple[str, ...]:
+    """What is odd about this machine for any engine."""
+    if not SYSTEM_ENGINE_CONFIG.exists():
+        return ()
+    message = (
+        f"{SYSTEM_ENGINE_CONFIG} exists: every llama-server adds the options in it, so what runs"
+        " is not only what is written here"
+    )
+    return (message,)
+
+
+def warn(warnings: tuple[str, ...]) -> None:
+    """Print warnings where they do not disturb the output."""
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)

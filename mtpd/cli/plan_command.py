@@ -1,0 +1,226 @@
+"""``mtpd plan``: what a model needs, whether it fits, and the command that would start it.
+
+Reads the configuration, the model's header, the card and the engine's ``--help``; starts no
+engine, writes no file and needs no daemon.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mtpd.cli.configured import (
+    config_option,
+    config_path,
+    engine_warnings,
+    find_engine,
+    json_option,
+    system_warnings,
+    warn,
+)
+from mtpd.cli.memory import memory_parts
+from mtpd.cli.session import console
+from mtpd.config.checks import did_you_mean
+from mtpd.config.directories import Directories
+from mtpd.config.load import load
+from mtpd.control.memory_rows import memory_view
+from mtpd.control.shapes import DeviceBudget, described, forecast_now, logged_sums
+from mtpd.engine.command import build
+from mtpd.errors import NotFoundError
+from mtpd.gpu.detect import detect
+from mtpd.supervise.logfile import log_path
+from mtpd.types import TcpEndpoint, UnixEndpoint
+from mtpd.views import encode
+
+if TYPE_CHECKING:
+    from mtpd.config.model import Config, Profile
+    from mtpd.memory_views import MemoryView
+    from mtpd.types import Command, Endpoint, EngineBinary
+    from mtpd.views import Json
+
+__all__ = ["plan"]
+
+_KEY_PLACEHOLDER = "a-new-key-per-start"
+_MIB = 2**20
+
+
+@click.command
+@click.argument("model")
+@click.option("--depth", type=click.IntRange(min=0), help="Plan for this draft depth.")
+@click.option(
+    "--hardware",
+    metavar="NAME",
+    help="Forecast for this hardware profile's card, which need not be here.",
+)
+@config_option
+@json_option
+def plan(
+    model: str, depth: int | None, hardware: str | None, path: Path | None, *, as_json: bool
+) -> None:
+    """Say what MODEL needs of the card, and print the command that would start it.
+
+    MODEL is a profile's name or alias. For every draft depth: predicted device memory by
+    part, whether it fits, and what would make a depth fit that does not, the cheapest
+    change first. The command can be pasted into a shell; it is the one that the daemon
+    runs, except for the socket, which is new at each start. Without --depth it is the
+    depth that the profile asks for; a depth that a running daemon has measured and chosen
+    is shown by `mtpctl status`.
+    """
+    loaded = load(config_path(path), overrides={"budget.hardware": hardware})
+    planned = _planned(loaded, model, depth, forecast=hardware is not None)
+    if as_json:
+        click.echo(json.dumps(planned.as_json(), indent=2))
+        return
+    for name, value in (
+        ("model", f"{planned.profile.name} ({planned.profile.model})"),
+        ("engine", planned.binary.label),
+        ("depth", f"{planned.depth}: {planned.reason}"),
+        ("endpoint", planned.where),
+    ):
+        click.echo(f"{name:<9} {value}")
+    out = console(sys.stdout)
+    for part in memory_parts(planned.memory):
+        out.print(part)
+    click.echo()
+    click.echo(planned.shell())
+    warn(planned.warnings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned:
+    """One command with its reasons."""
+
+    profile: Profile
+    binary: EngineBinary
+    depth: int
+    reason: str
+    endpoint: Endpoint
+    command: Command
+    memory: MemoryView
+    warnings: tuple[str, ...]
+
+    @property
+    def where(self) -> str:
+        match self.endpoint:
+            case UnixEndpoint(path=path):
+                return f"unix:{path}"
+            case TcpEndpoint(host=host, port=port):
+                return f"http://{host}:{port} with a key that is new at each start"
+
+    def shell(self) -> str:
+        """The command for a shell: its directories, then the engine, which inherits nothing."""
+        folders = [self.command.env["HOME"]]
+        before = []
+        if isinstance(self.endpoint, UnixEndpoint):
+            folders.append(str(Path(self.endpoint.path).parent))
+            # The engine leaves its socket behind and then cannot bind it again.
+            before = [shlex.join(["rm", "-f", self.endpoint.path])]
+        before = [shlex.join(["mkdir", "-p", "-m", "700", *folders]), *before]
+        lines = [" && ".join([*before, "env -i"])]
+        lines += [f"{name}={shlex.quote(value)}" for name, value in self.command.env.items()]
+        return " \\\n  ".join([*lines, shlex.join(self.command.argv)])
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "model": self.profile.name,
+            "engine": self.binary.label,
+            "depth": self.depth,
+            "reason": self.reason,
+            "endpoint": self.where,
+            "argv": list(self.command.argv),
+            "env": dict(self.command.env),
+            "memory": encode(self.memory),
+            "warnings": list(self.warnings),
+        }
+
+
+def _planned(loaded: Config, model: str, depth: int | None, *, forecast: bool) -> _Planned:
+    profile = _profile(loaded, model)
+    chosen, reason = _depth(profile, depth)
+    binary = find_engine(loaded)
+    directories = Directories.resolve(os.environ)
+    endpoint: Endpoint = (
+        UnixEndpoint(str(directories.runtime / f"plan-{profile.name}.sock"))
+        if binary.unix_socket
+        else TcpEndpoint("127.0.0.1", 8081, _KEY_PLACEHOLDER)
+    )
+    command = build(
+        binary=binary,
+        profile=profile,
+        arm=profile.arm(chosen),
+        endpoint=endpoint,
+        threads=loaded.engine.threads,
+        device_present=binary.kind == "external" and detect().has_gpu,
+        home=str(directories.cache / "engine"),
+        headroom_mib=loaded.budget.headroom_mib,
+        extra_env=loaded.engine.extra_env,
+        instance="plan",
+    )
+    missing = () if Path(profile.model).is_file() else (f"{profile.model} does not exist",)
+    return _Planned(
+        profile=profile,
+        binary=binary,
+        depth=chosen,
+        reason=reason,
+        endpoint=endpoint,
+        command=command,
+        memory=_memory(loaded, profile, chosen, binary, forecast=forecast),
+        warnings=missing + engine_warnings(loaded, binary) + system_warnings(),
+    )
+
+
+def _memory(
+    loaded: Config, profile: Profile, depth: int, binary: EngineBinary, *, forecast: bool
+) -> MemoryView:
+    found = detect()
+    card = found.devices[0]
+    headroom_mib = loaded.budget.headroom_mib
+    budget = DeviceBudget(
+        read=lambda: found.provider.read(card.key),
+        device=card.key,
+        is_gpu=binary.kind == "external" and found.has_gpu,
+        hardware=loaded.hardware,
+        headroom_mib=headroom_mib,
+    ).read(alone=True)
+    if forecast and loaded.hardware is not None:
+        budget = described(loaded.hardware, headroom_mib * _MIB)
+    logs = Directories.resolve(os.environ).state / "logs"
+    return memory_view(
+        forecast_now(
+            loaded,
+            profile,
+            budget,
+            binary=None if forecast else binary,
+            sums=logged_sums(log_path(logs, profile.name, card.key)),
+        ),
+        wanted=depth,
+    )
+
+
+def _profile(loaded: Config, model: str) -> Profile:
+    profile = loaded.profile_for(model)
+    if profile is None:
+        message = f"There is no model {model!r}{did_you_mean(model, loaded.profiles)}"
+        raise NotFoundError(message, hint=f"known are {', '.join(loaded.profiles)}")
+    return profile
+
+
+def _depth(profile: Profile, asked: int | None) -> tuple[int, str]:
+    allowed = profile.drafter.max_depth
+    if asked is not None:
+        if asked > allowed:
+            message = f"{profile.name} allows depths 0 to {allowed}, not {asked}"
+            raise click.BadParameter(message, param_hint="--depth")
+        return asked, "asked for with --depth"
+    if profile.drafter.depth is not None:
+        return profile.drafter.depth, "drafter.depth of the profile, until one is measured"
+    if allowed == 0:
+        return 0, "the profile has no drafter"
+    return 0, "no speculation until a depth is measured: the profile sets no drafter.depth"

@@ -1,0 +1,163 @@
+"""Turns a memory forecast into what the API shows and what sentences say. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mtpd.control.memory import Budget
+from mtpd.memory_views import (
+    AdviceView,
+    DepthMemoryView,
+    JointView,
+    MemoryPartsView,
+    MemoryView,
+    OptionView,
+)
+from mtpd.types import NotApplicable
+from tuner.memory import Evicts, Fits
+from tuner.types import Unknown
+
+if TYPE_CHECKING:
+    from mtpd.control.memory import ArmMemory, ArmVerdict, MemoryForecast
+    from tuner.advisor import Advice, Speed
+    from tuner.memory import Predicted
+
+__all__ = ["depth_memory", "memory_view", "notes", "verdict_name", "verdict_reason"]
+
+_MIB = 2**20
+
+
+def memory_view(
+    forecast: MemoryForecast, *, wanted: int | None = None, speed: Speed | None = None
+) -> MemoryView:
+    """A forecast as the API shows it.
+
+    Args:
+        forecast: Every depth of a profile.
+        wanted: A depth about which advice is given if it does not stay on the device,
+            beside the shallowest one that does not.
+        speed: What was measured of the acceptance and the row cost, if anything.
+    """
+    budget, shape = forecast.budget, forecast.shape
+    there = budget if isinstance(budget, Budget) else None
+    return MemoryView(
+        free_bytes=None if there is None else there.free_bytes,
+        headroom_bytes=None if there is None else there.headroom_bytes,
+        margin_bytes=None if there is None else forecast.margin_bytes,
+        source=budget.source if isinstance(budget, Budget) else budget.reason,
+        forecast=there is not None and there.forecast,
+        calibration=None if isinstance(shape, Unknown) else shape.calibration.source,
+        depths=tuple(depth_memory(one) for one in forecast.arms),
+        advice=tuple(
+            _advice(depth, advice)
+            for depth in _asked(forecast, wanted)
+            if (advice := forecast.advice(depth, speed)) is not None and advice.options
+        ),
+        joint=tuple(
+            JointView(
+                context=load.plan.context,
+                slots=load.plan.slots,
+                depth=load.plan.depth,
+                left_bytes=load.verdict.left_bytes,
+            )
+            for load in forecast.joint()
+            if isinstance(load.verdict, Fits)
+        ),
+    )
+
+
+def depth_memory(one: ArmMemory) -> DepthMemoryView:
+    """One depth as the API shows it."""
+    return DepthMemoryView(
+        depth=one.arm.depth,
+        predicted=None if isinstance(one.predicted, Unknown) else _parts(one.predicted),
+        verdict=verdict_name(one.verdict),
+        reason=verdict_reason(one.verdict),
+        left_bytes=_left_bytes(one.verdict),
+        engine_fit=verdict_name(one.engine),
+    )
+
+
+def _parts(predicted: Predicted) -> MemoryPartsView:
+    return MemoryPartsView(
+        weights_bytes=predicted.weights.size,
+        kv_bytes=predicted.kv.size,
+        recurrent_bytes=predicted.recurrent.size,
+        draft_bytes=predicted.draft_kv.size + predicted.draft_compute.size,
+        compute_bytes=predicted.compute.size,
+        overhead_bytes=predicted.overhead.size,
+        total_bytes=predicted.total,
+        low_bytes=predicted.low,
+        high_bytes=predicted.high,
+    )
+
+
+def verdict_name(verdict: ArmVerdict) -> str:
+    """fits, evicts, unknown or not_applicable."""
+    match verdict:
+        case Fits():
+            return "fits"
+        case Evicts():
+            return "evicts"
+        case NotApplicable():
+            return "not_applicable"
+        case Unknown():
+            return "unknown"
+
+
+def verdict_reason(verdict: ArmVerdict) -> str:
+    """What is left or lacking, or why it is not known."""
+    match verdict:
+        case Fits(left_bytes=left):
+            return f"{left / _MIB:.0f} MiB left"
+        case Evicts(missing_bytes=missing):
+            return f"{missing / _MIB:.0f} MiB lacking"
+        case NotApplicable(reason=reason) | Unknown(reason=reason):
+            return reason
+
+
+def _left_bytes(verdict: ArmVerdict) -> int | None:
+    match verdict:
+        case Fits(left_bytes=left):
+            return left
+        case Evicts(missing_bytes=missing):
+            return -missing
+        case _:
+            return None
+
+
+def notes(forecast: MemoryForecast) -> tuple[str, ...]:
+    """One sentence per depth that is certain not to fit, for a decision's evidence."""
+    out: list[str] = []
+    for one in forecast.out:
+        advice = forecast.advice(one.arm.depth)
+        if advice is not None:
+            out.append(f"{one.arm}: does not fit (predicted: {advice.reason})")
+    return tuple(out)
+
+
+def _asked(forecast: MemoryForecast, wanted: int | None) -> list[int]:
+    """The shallowest depth that does not stay, and the wanted one."""
+    not_there = [
+        one.arm.depth for one in forecast.arms if not isinstance(one.verdict, Fits | NotApplicable)
+    ]
+    return sorted({*not_there[:1], *(depth for depth in not_there if depth == wanted)})
+
+
+def _advice(depth: int, advice: Advice) -> AdviceView:
+    return AdviceView(
+        depth=depth,
+        reason=advice.reason,
+        options=tuple(
+            OptionView(
+                lever=option.lever.value,
+                setting=str(option),
+                gained_bytes=option.gained_bytes,
+                enough=option.enough,
+                tps_ratio=option.tps_ratio,
+                cost=option.cost,
+            )
+            for option in advice.options
+        ),
+        together=tuple(str(option) for option in advice.together),
+    )

@@ -1,0 +1,228 @@
+"""Gathers what a memory forecast needs: headers, the budget, sums of earlier starts.
+
+Covers reading files and the card, off the event loop. What follows from it is
+``mtpd.control.memory``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from mtpd.control import memory
+from mtpd.control.memory import Budget, MemoryForecast, Shape
+from mtpd.control.printed import PrintedSums, calibration
+from mtpd.engine import gguf, logs
+from mtpd.engine.launch import size_and_time
+from mtpd.types import NotApplicable, Value
+from tuner.memory import assumed, from_gguf
+from tuner.types import Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mtpd.config.model import Config, HardwareProfile, Profile
+    from mtpd.control.printed import StartSums
+    from mtpd.engine.facts import Fact
+    from mtpd.gpu.base import GpuReading
+    from mtpd.types import EngineBinary
+    from mtpd.units import DeviceKey
+    from tuner.memory import Geometry
+
+__all__ = [
+    "DeviceBudget",
+    "MemoryPlanner",
+    "described",
+    "forecast_now",
+    "geometry_of",
+    "logged_sums",
+]
+
+_MIB = 2**20
+_NO_DEVICE = NotApplicable("engines run on the host, by design: there is no device to fit into")
+_TELLING = ("buffer size", "loading model", "MTP", "n_max=", "n_slots", "loaded", "_recurrent")
+"""Words of the lines that ``PrintedSums`` needs; a log is mostly other lines."""
+
+
+def geometry_of(path: str) -> Geometry | Unknown:
+    """The shape of a model file, from its header; blocking, a third of a second for 27B."""
+    try:
+        header = gguf.read_header(Path(path))
+    except gguf.GgufError as error:
+        return Unknown(str(error))
+    if header.vocab_size is None:
+        return Unknown(f"{path} does not say how large its vocabulary is")
+    return from_gguf(
+        header.architecture,
+        header.metadata,
+        [(tensor.name, tensor.n_bytes) for tensor in header.tensors],
+        vocab=header.vocab_size,
+    )
+
+
+def logged_sums(path: Path) -> StartSums | None:
+    """What the last complete start in an engine's log printed, or None; blocking."""
+    sums = PrintedSums()
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if any(word in line for word in _TELLING) and (found := logs.fact(line)):
+                    sums.hear(found)
+    except OSError:
+        return None
+    return sums.last
+
+
+class DeviceBudget:
+    """How much of the card an engine may take.
+
+    Args:
+        read: Reads the card; may block.
+        device: Which one, for sentences.
+        is_gpu: Whether layers can go to it.
+        hardware: Stands in where the card does not say how much memory it has.
+        headroom_mib: MiB that stay free.
+    """
+
+    def __init__(
+        self,
+        *,
+        read: Callable[[], GpuReading],
+        device: DeviceKey,
+        is_gpu: bool,
+        hardware: HardwareProfile | None,
+        headroom_mib: int,
+    ) -> None:
+        self._ask, self._device, self._is_gpu = read, device, is_gpu
+        self._hardware = hardware
+        self._headroom_bytes = headroom_mib * _MIB
+        self._kept: Budget | None = None
+
+    def read(self, *, alone: bool) -> Budget | NotApplicable:
+        """The budget; blocking.
+
+        Args:
+            alone: Whether no engine of ours runs. While one does, what was free before
+                counts: its memory is free again when it stops.
+        """
+        if not self._is_gpu:
+            return _NO_DEVICE
+        if self._kept is None or alone:
+            self._kept = self._read()
+        return self._kept
+
+    def _read(self) -> Budget:
+        reading = self._ask()
+        total, used = reading.vram_total_bytes, reading.vram_used_bytes
+        if isinstance(total, Value) and isinstance(used, Value):
+            return Budget(
+                free_bytes=total.value - used.value,
+                headroom_bytes=self._headroom_bytes,
+                source=f"measured on {self._device} by {total.source}",
+            )
+        if self._hardware is not None:
+            return described(self._hardware, self._headroom_bytes)
+        return Budget(
+            free_bytes=None,
+            headroom_bytes=self._headroom_bytes,
+            source=f"{self._device} does not say how much is free, and no hardware is named",
+        )
+
+
+def described(hardware: HardwareProfile, headroom_bytes: int) -> Budget:
+    """The budget of a card that is only described: all of its memory, less the headroom."""
+    return Budget(
+        free_bytes=hardware.vram_mib * _MIB,
+        headroom_bytes=headroom_bytes,
+        source=f"hardware profile {hardware.name}, all of its memory free",
+        forecast=True,
+    )
+
+
+def forecast_now(
+    config: Config,
+    profile: Profile,
+    budget: Budget | NotApplicable,
+    *,
+    binary: EngineBinary | None,
+    sums: StartSums | None,
+    geometry: Geometry | Unknown | None = None,
+) -> MemoryForecast:
+    """Forecast one profile; reads its header unless the shape is given; blocking."""
+    found = geometry_of(profile.model) if geometry is None else geometry
+    shape = found if isinstance(found, Unknown) else _shape(profile, found, sums)
+    margin = memory.margin_bytes(profile, binary, config.budget.headroom_mib)
+    return memory.forecast(profile, shape, budget, margin_bytes=margin)
+
+
+def _shape(profile: Profile, geometry: Geometry, sums: StartSums | None) -> Shape:
+    assume = Shape(geometry=geometry, calibration=assumed(geometry))
+    plan = memory.load_plan(profile, 0, assume)
+    if isinstance(plan, Unknown) or sums is None:
+        return assume
+    return Shape(geometry=geometry, calibration=calibration(geometry, plan, sums))
+
+
+class MemoryPlanner:
+    """Forecasts for a running daemon; remembers headers and what engines printed.
+
+    Args:
+        config: The models.
+        binary: The engine.
+        budget: Memory of the device.
+        alone: Whether no engine of ours runs now.
+        log_of: Where the engine of a profile logs; its last start is read once.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        binary: EngineBinary,
+        budget: DeviceBudget,
+        alone: Callable[[], bool],
+        log_of: Callable[[str], Path],
+    ) -> None:
+        self._config, self._binary, self._budget = config, binary, budget
+        self._alone, self._log_of = alone, log_of
+        self._shapes: dict[tuple[str, int, int], Geometry | Unknown] = {}
+        self._heard: dict[str, PrintedSums] = {}
+        self._logged: dict[str, StartSums | None] = {}
+
+    def hear(self, profile: str, fact: Fact) -> None:
+        """Take in what the engine of a profile printed."""
+        self._heard.setdefault(profile, PrintedSums()).hear(fact)
+
+    async def forecast(self, profile: Profile) -> MemoryForecast:
+        """Every depth of a profile, as things are now."""
+        alone = self._alone()
+        return await to_thread.run_sync(lambda: self._forecast(profile, alone=alone))
+
+    def _forecast(self, profile: Profile, *, alone: bool) -> MemoryForecast:
+        return forecast_now(
+            self._config,
+            profile,
+            self._budget.read(alone=alone),
+            binary=self._binary,
+            sums=self._sums(profile.name),
+            geometry=self._shape(profile.model),
+        )
+
+    def _shape(self, path: str) -> Geometry | Unknown:
+        found = size_and_time(path)
+        if found is None:
+            return geometry_of(path)
+        key = (path, *found)
+        if key not in self._shapes:
+            self._shapes[key] = geometry_of(path)
+        return self._shapes[key]
+
+    def _sums(self, name: str) -> StartSums | None:
+        heard = self._heard.get(name)
+        if heard is not None and heard.last is not None:
+            return heard.last
+        if name not in self._logged:
+            self._logged[name] = logged_sums(self._log_of(name))
+        return self._logged[name]
