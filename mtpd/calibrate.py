@@ -8,6 +8,7 @@ measure every repetition, store it. It does not decide which arm is next
 from __future__ import annotations
 
 import hashlib
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,9 +18,10 @@ from mtpd.engine import prom, timings
 from mtpd.engine.acceptance import read_acceptance
 from mtpd.engine.prom import SpecCounters
 from mtpd.errors import BinaryError, CalibrationError, EngineError, UpstreamError
+from mtpd.short_steps import StepClock
 from mtpd.types import Absent
 from tuner.design import Ask, History
-from tuner.types import Observation, Start, Unknown
+from tuner.types import Observation, Start, Unknown, passes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -238,6 +240,25 @@ class _Run:
             self._report(
                 f"{asked.arm} {cell.workload} prompt {cell.prompt + 1} run {cell.repetition + 1}"
             )
+        # An arm that runs from host memory has another row cost; it is out already.
+        if asked.short_steps and passes(started.verdict.residency):
+            await self._short_steps(asked, started)
+
+    async def _short_steps(self, asked: Ask, started: Started) -> None:
+        """Time single steps on the texts of the cells; what was had is told as it comes."""
+        self._report(f"{asked.arm} row cost")
+        cells = dict.fromkeys((cell.workload, cell.prompt) for cell in asked.cells)
+        clock = StepClock(
+            client=started.client,
+            arm=asked.arm,
+            start_id=started.start_id,
+            fingerprint=started.fingerprint,
+            seed=self.sampling.seed,
+        )
+        texts = [_plain(self.workloads[name].prompts[number]) for name, number in cells]
+        async with aclosing(clock.steps(texts, asked.short_steps)) as steps:
+            async for step in steps:
+                self.history = self.history.stepped(step)
 
     def _report(self, note: str) -> None:
         self.progress.report(len(self.history.observations), note)
@@ -316,6 +337,13 @@ def _body(prompt: WorkloadPrompt, *, seed: int, max_tokens: int) -> dict[str, Js
     if prompt.prompt is not None:
         return {**body, "prompt": prompt.prompt}
     return {**body, "messages": [{"role": m.role, "content": m.content} for m in prompt.messages]}
+
+
+def _plain(prompt: WorkloadPrompt) -> str:
+    """The words of a prompt; what a step costs does not depend on the chat's template."""
+    if prompt.prompt is not None:
+        return prompt.prompt
+    return "\n".join(message.content for message in prompt.messages)
 
 
 def _text(reply: Mapping[str, Json]) -> str:

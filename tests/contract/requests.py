@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mtpd.engine.client import EngineClient
 
-__all__ = ["MTP", "chat", "completion", "endless", "going_on"]
+__all__ = ["MTP", "PROMPT", "chat", "completion", "endless", "going_on"]
 
 MTP = ("--spec-type", "draft-mtp", "--spec-draft-n-max")
 QUESTION = "What is json.loads?"

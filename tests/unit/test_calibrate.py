@@ -11,71 +11,28 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from mtpd.calibrate import Calibrator, Sampling, Started
+from mtpd.calibrate import Sampling, Started
 from mtpd.engine.acceptance import Source
 from mtpd.engine.client import EngineClient
 from mtpd.engine.heard import RequestFacts
 from mtpd.errors import CalibrationError
 from mtpd.types import GateResult, UnixEndpoint, Verdict
-from tests.fakes.clock import FakeClock
 from tests.fakes.script import Script
-from tests.fakes.values import measurement_view
+from tests.unit.calibrating import SHORT, Told
 from tests.unit.control.held import scripted
-from tests.unit.control.made import arm, workload
+from tests.unit.control.made import arm
 from tests.unit.engine import recorded
-from tuner.design import History, Sweep, WorkloadPlan
+from tuner.design import WorkloadPlan
 from tuner.types import Evicted, Host, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from mtpd.calibrate import Hold, Repetition
-    from mtpd.views import MeasurementView
     from tests.unit.control.held import Asked
     from tuner.types import Arm
 
-OPEN = GateResult(passed=True, reason="not applicable (no GPU)")
 SHUT = GateResult(passed=False, reason="the edge is at 71 °C, above 44 °C")
-SHORT = (WorkloadPlan(name="short", prompts=2),)
-SAMPLING = Sampling(max_tokens=12)
-
-
-class Told:
-    """Sink, progress and gate of one calibration; remembers everything."""
-
-    def __init__(self, gate: GateResult = OPEN) -> None:
-        self.gate = gate
-        self.repetitions: list[Repetition] = []
-        self.progress: list[tuple[int, str]] = []
-        self.clock = FakeClock()
-
-    async def add(self, repetition: Repetition) -> MeasurementView:
-        self.repetitions.append(repetition)
-        self.clock.advance(1.0)
-        return measurement_view(id=len(self.repetitions))
-
-    def report(self, done: int, note: str) -> None:
-        self.progress.append((done, note))
-
-    async def gated(self) -> GateResult:
-        return self.gate
-
-    async def run(
-        self,
-        hold: Hold,
-        *arms: Arm,
-        plans: tuple[WorkloadPlan, ...] = SHORT,
-        repetitions: int = 2,
-        sampling: Sampling = SAMPLING,
-    ) -> History:
-        calibrator = Calibrator(
-            workloads={name: workload(name) for name in ("short", "prose")},
-            gate=self.gated,
-            clock=self.clock,
-        )
-        design = Sweep(arms=arms, workloads=plans, repetitions=repetitions)
-        return await calibrator.run(design, hold, self, sampling=sampling, progress=self)
 
 
 class Replays:
