@@ -1,28 +1,38 @@
 """Which model of a pool to serve: named rules over measured rows.
 
-Covers the hard requirements (tags, residency, speed floor), comparable perplexities and the
-objectives balanced, speed and quality. A row that lacks a number is never guessed. Does
+Covers comparable perplexities and the objectives balanced, speed and quality; the hard
+requirements are ``tuner.candidates``. A row that lacks a number is never guessed. Does
 not choose depths: a model comes with its tuned arm.
 
-Rules, as named in the reasons:
+Rules, as named in the reasons (TUNER 3.8):
     R0: perplexities are compared only over equal corpus, chunk count and context.
-    R1: required tags, proven residency unless offload is accepted, speed floor.
+    R1: required tags, proven residency unless offload is accepted, context, speed floor,
+        and a perplexity within the bound of the best.
     R2 balanced: of the rows not significantly worse than the best perplexity, the fastest.
+    R2 speed: the fastest.
     R3 quality: the lowest perplexity.
-    R4 speed: the fastest.
+    R4: a model has its tuned depth; what was not measured is not guessed.
+    R5: what measured siblings imply of an unmeasured model is a reason to measure it.
     Tie: within 2 % tok/s (or an interval of the ratio that contains 1) the incumbent
     stays; without one the lower perplexity, then the least memory.
 """
 
 from __future__ import annotations
 
-import enum
 import itertools
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tuner.candidates import (
+    Candidate,
+    Objective,
+    Requirements,
+    numbers,
+    residency_text,
+    unfit,
+)
 from tuner.compare import (
     Incomparable,
     Perplexity,
@@ -39,70 +49,14 @@ from tuner.speed import (
     ratio_text,
     speed_interval,
 )
-from tuner.types import Act, Arm, Decision, Interval, Residency, Unknown, depth_order, passes
+from tuner.types import Act, Arm, Decision, Interval, depth_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuner.summary import ArmSummary
+    from tuner.siblings import Inferred
 
 __all__ = ["Candidate", "Objective", "choose_model"]
-
-
-class Objective(enum.StrEnum):
-    """What a pool is for."""
-
-    BALANCED = "balanced"
-    SPEED = "speed"
-    QUALITY = "quality"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A model at its tuned depth.
-
-    Attributes:
-        arm: The tuned arm; its profile is the model's name.
-        tps: Tokens per second, or None if unmeasured.
-        residency: Verdict on the arm.
-        quality: Measured perplexity, or None.
-        memory_bytes: Device memory of the arm, or None.
-        tags: What the model offers.
-        summary: What ``tps`` rests on, or None for a figure from elsewhere.
-    """
-
-    arm: Arm
-    tps: float | None
-    residency: Residency
-    quality: Quality | None = None
-    memory_bytes: int | None = None
-    tags: frozenset[str] = frozenset()
-    summary: ArmSummary | None = None
-
-    @classmethod
-    def of(
-        cls,
-        summary: ArmSummary,
-        *,
-        quality: Quality | None = None,
-        memory_bytes: int | None = None,
-        tags: frozenset[str] = frozenset(),
-    ) -> Candidate:
-        """Candidate from a row of the depth table."""
-        return cls(
-            arm=summary.arm,
-            tps=summary.tps,
-            residency=summary.residency,
-            quality=quality,
-            memory_bytes=memory_bytes,
-            tags=tags,
-            summary=summary,
-        )
-
-    @property
-    def name(self) -> str:
-        """The profile's name."""
-        return self.arm.profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +77,10 @@ def choose_model(
     require: frozenset[str] = frozenset(),
     accept_offload: bool = False,
     floor_tps: float = 0.0,
+    least_context_tokens: int = 0,
+    quality_bound: float | None = None,
     rho: float = 0.0,
+    unmeasured: Sequence[Inferred] = (),
 ) -> Decision:
     """Choose a model by the rules of this module.
 
@@ -135,34 +92,42 @@ def choose_model(
         require: Tags that the model must have.
         accept_offload: Whether layers outside device memory are acceptable.
         floor_tps: Least acceptable tokens per second.
+        least_context_tokens: Tokens that a request must be able to hold.
+        quality_bound: Largest acceptable perplexity as a multiple of the lowest comparable
+            one of the models that meet the other requirements, or None.
         rho: Correlation of the perplexities' errors, for rows without chunks; 0 is unpaired.
+        unmeasured: Models of which only siblings were measured; offered, never chosen.
     """
     rows = sorted(candidates, key=lambda c: depth_order(c.arm))
-    refused = {
-        row.arm: why
-        for row in rows
-        if (why := _unfit(row, require, floor_tps, accept_offload=accept_offload)) is not None
-    }
-    able = [row for row in rows if row.arm not in refused]
-    if objective is not Objective.SPEED:
-        incomparable = _incomparable(able, objective, incumbent)
-        refused |= incomparable
-        able = [row for row in able if row.arm not in incomparable]
+    asked = Requirements(
+        tags=require,
+        accept_offload=accept_offload,
+        floor_tps=floor_tps,
+        least_context_tokens=least_context_tokens,
+    )
+    able, refused = _able(rows, asked, objective, incumbent, quality_bound)
     outcome = _apply(able, objective, incumbent, rho) if able else None
-    evidence = tuple(_evidence(row, refused.get(row.arm)) for row in rows)
+    offers = [one for one in unmeasured if require <= one.tags and _promising(one, outcome)]
+    evidence = (*(_evidence(row, refused.get(row.arm)) for row in rows), *map(str, offers))
     if outcome is None:
+        said = [f"{arm.profile} {why}" for arm, why in refused.items()] or ["none is given"]
         return Decision(
             act=Act.REJECT,
             subject=subject,
             arm=None,
             previous=incumbent,
-            reason=f"no model can be chosen for {subject}: "
-            + (
-                "; ".join(f"{arm.profile} {why}" for arm, why in refused.items()) or "none is given"
-            ),
+            reason=f"no model can be chosen for {subject}: {'; '.join([*said, *map(str, offers)])}",
             evidence=evidence,
         )
     chosen = outcome.chosen
+    clauses = [outcome.clause]
+    if require:
+        free = _able(rows, replace(asked, tags=frozenset()), objective, incumbent, quality_bound)
+        clauses += _instead(chosen, _apply(free[0], objective, incumbent, rho), require)
+    if chosen.depth_is_given:
+        clauses.append("its alpha2 is not measured, so no other depth is guessed (R4)")
+    if objective is Objective.QUALITY:
+        clauses += map(str, offers)
     act = Act.CHOOSE if incumbent is None else Act.SWITCH
     return Decision(
         act=Act.KEEP if chosen.arm == incumbent else act,
@@ -170,41 +135,66 @@ def choose_model(
         arm=chosen.arm,
         previous=incumbent,
         predicted=_predicted(chosen),
-        reason=f"{outcome.rule}: {chosen.arm} ({_numbers(chosen)}) {outcome.clause}",
+        reason=f"{outcome.rule}: {chosen.arm} ({numbers(chosen)}, "
+        f"{residency_text(chosen.residency)}) {'; '.join(clauses)}",
         evidence=evidence,
     )
 
 
-def _unfit(
-    row: Candidate, require: frozenset[str], floor_tps: float, *, accept_offload: bool
-) -> str | None:
-    """R1, and what was never measured."""
-    if missing := sorted(require - row.tags):
-        return f"lacks the tag {missing[0]} (R1)"
-    if not passes(row.residency) and not accept_offload:
-        return f"is {_residency(row.residency)} (R1)"
-    if row.tps is None or row.tps <= 0:
-        return "was not measured"
-    if row.tps < floor_tps:
-        return f"is below {floor_tps:g} tok/s (R1)"
-    return None
+def _able(
+    rows: Sequence[Candidate],
+    asked: Requirements,
+    objective: Objective,
+    incumbent: Arm | None,
+    quality_bound: float | None,
+) -> tuple[list[Candidate], dict[Arm, str]]:
+    """R0 and R1: the rows that may be chosen, and why the others may not."""
+    refused = {row.arm: why for row in rows if (why := unfit(row, asked)) is not None}
+    able = [row for row in rows if row.arm not in refused]
+    if objective is not Objective.SPEED or quality_bound is not None:
+        refused |= _incomparable(able, objective, incumbent, bounded=quality_bound is not None)
+        able = [row for row in able if row.arm not in refused]
+    if quality_bound is not None:
+        refused |= _beyond(able, quality_bound)
+        able = [row for row in able if row.arm not in refused]
+    return able, refused
 
 
-def _residency(residency: Residency) -> str:
-    if isinstance(residency, Unknown):
-        return f"not proven to be resident: {residency.reason}"
-    return f"{type(residency).__name__.lower()}, not resident"
+def _beyond(rows: Sequence[Candidate], bound: float) -> dict[Arm, str]:
+    """Rows whose perplexity exceeds the lowest by more than the bound."""
+    values = {row.arm: row.quality.value for row in rows if row.quality is not None}
+    limit = min(values.values(), default=0.0) * bound
+    return {
+        arm: f"has a perplexity of {value:g}, above {bound:g} times the lowest (R1)"
+        for arm, value in values.items()
+        if value > limit
+    }
+
+
+def _instead(chosen: Candidate, free: _Outcome, tags: frozenset[str]) -> list[str]:
+    """What would be chosen if no tag were required."""
+    if free.chosen is chosen:
+        return []
+    names = " and ".join(sorted(tags))
+    return [f"without the tag {names} it would be {free.chosen.arm} ({numbers(free.chosen)})"]
+
+
+def _promising(one: Inferred, outcome: _Outcome | None) -> bool:
+    """Whether an inferred perplexity is lower than that of the chosen row."""
+    if outcome is None or outcome.chosen.quality is None:
+        return True
+    return one.high < outcome.chosen.quality.value
 
 
 def _incomparable(
-    rows: Sequence[Candidate], objective: Objective, incumbent: Arm | None
+    rows: Sequence[Candidate], objective: Objective, incumbent: Arm | None, *, bounded: bool
 ) -> dict[Arm, str]:
     """R0: rows whose perplexity does not belong to the largest comparable group.
 
-    If no row has a perplexity, a balanced pool has only the speed to go by.
+    If no row has a perplexity, a balanced pool without a bound has only the speed to go by.
     """
     runs = Counter(row.quality.run for row in rows if row.quality is not None)
-    if not runs and objective is Objective.BALANCED:
+    if not runs and objective is Objective.BALANCED and not bounded:
         return {}
     home = {row.quality.run for row in rows if row.quality and _is(row, incumbent)}
 
@@ -225,7 +215,7 @@ def _apply(
     able: Sequence[Candidate], objective: Objective, incumbent: Arm | None, rho: float
 ) -> _Outcome:
     if objective is Objective.SPEED:
-        return _fastest(able, "R4 speed", f"of {len(able)}", incumbent)
+        return _fastest(able, "R2 speed", f"of {len(able)}", incumbent)
     measured = [(row, row.quality) for row in able if row.quality is not None]
     if not measured:
         return _fastest(able, "R2 balanced", "although no perplexity is measured", incumbent)
@@ -314,10 +304,5 @@ def _predicted(row: Candidate) -> Interval | None:
     return None if row.tps is None else assumed_interval(row.tps)
 
 
-def _numbers(row: Candidate) -> str:
-    speed = "unmeasured" if row.tps is None else f"{row.tps:.1f} tok/s"
-    return speed if row.quality is None else f"{speed}, perplexity {row.quality.value:g}"
-
-
 def _evidence(row: Candidate, refused: str | None) -> str:
-    return f"{row.arm}: {_numbers(row)}" + ("" if refused is None else f", {refused}")
+    return f"{row.arm}: {numbers(row)}" + ("" if refused is None else f", {refused}")

@@ -26,22 +26,27 @@ NOT_PROVEN: Final = Unknown("the study measured it above the residency threshold
 
 
 class Row(NamedTuple):
-    """One row of the matrix: size in GiB, serving at depth 2 in tok/s, PPL, residency."""
+    """One row: size in GiB, serving at depth 2 in tok/s, perplexity, residency, alpha."""
 
     gib: float
     tps: float
     perplexity: float
     residency: Residency
     printed: tuple[str, ...]
+    alphas: tuple[float, float] | None
 
 
 MATRIX: Final = {
-    "qwen3.8-27b-uncensored-q4_k_m": Row(15.6, 27.0, 5.5997, Evicted(layers=None), ()),
-    "qwen3.6-27b-b2": Row(14.3, 50.3, 5.6553, Resident(), ("96.1 %", "87-90 %")),
-    "qwen3.8-27b-q4_0": Row(14.95, 38.0, 5.6942, NOT_PROVEN, ("88.1 %", "76.1 %")),
-    "qwen3.8-27b-b2": Row(14.3, 46.0, 5.7722, Resident(), ("93.2 %", "73.5 %")),
-    "qwen3.8-27b-uncensored-i1-q4_0": Row(14.6, 42.0, 5.8041, NOT_PROVEN, ("88.6 %", "73.6 %")),
-    "qwen3.8-27b-uncensored-b2": Row(14.3, 45.8, 5.8404, Resident(), ("90.7 %", "72.5 %")),
+    "qwen3.8-27b-uncensored-q4_k_m": Row(15.6, 27.0, 5.5997, Evicted(layers=None), (), None),
+    "qwen3.6-27b-b2": Row(14.3, 50.3, 5.6553, Resident(), ("96.1 %", "87-90 %"), (0.961, 0.885)),
+    "qwen3.8-27b-q4_0": Row(14.95, 38.0, 5.6942, NOT_PROVEN, ("88.1 %", "76.1 %"), (0.881, 0.761)),
+    "qwen3.8-27b-b2": Row(14.3, 46.0, 5.7722, Resident(), ("93.2 %", "73.5 %"), (0.932, 0.735)),
+    "qwen3.8-27b-uncensored-i1-q4_0": Row(
+        14.6, 42.0, 5.8041, NOT_PROVEN, ("88.6 %", "73.6 %"), (0.886, 0.736)
+    ),
+    "qwen3.8-27b-uncensored-b2": Row(
+        14.3, 45.8, 5.8404, Resident(), ("90.7 %", "72.5 %"), (0.907, 0.725)
+    ),
 }
 
 
@@ -73,6 +78,7 @@ def candidates(config: Config) -> list[Candidate]:
                 ),
                 memory_bytes=round(row.gib * GIB),
                 tags=frozenset(profile.tags),
+                alphas=row.alphas,
             )
         )
     return out
@@ -115,6 +121,7 @@ def test_the_three_recommendations_come_out_with_the_names_of_their_rules(config
     default = choose_model(rows, subject="default")
     assert default.arm == chosen("qwen3.6-27b-b2")
     assert default.reason.startswith("R2 balanced: qwen3.6-27b-b2@2 (50.3 tok/s")
+    assert "guessed" not in default.reason, "its alpha2 is a row of the matrix"
     uncensored = choose_model(rows, require=frozenset({"uncensored"}))
     assert uncensored.arm == chosen("qwen3.8-27b-uncensored-b2")
     assert uncensored.reason.startswith("R2 balanced: ")
@@ -122,3 +129,4 @@ def test_the_three_recommendations_come_out_with_the_names_of_their_rules(config
     quality = choose_model(rows, objective=Objective.QUALITY, accept_offload=True)
     assert quality.arm == chosen("qwen3.8-27b-uncensored-q4_k_m")
     assert quality.reason.startswith("R3 quality: ")
+    assert quality.reason.endswith("no other depth is guessed (R4)"), "it has no alpha2"

@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 
 from tests.unit.tuner.machine import UNKNOWN, Machine, arm
-from tuner.compare import PerplexityRun, Quality
+from tuner.compare import Incomparable, PerplexityRun, Quality, Trap
 from tuner.select import Candidate, Objective, choose_model, summarise
-from tuner.types import Act, Evicted, Residency, Resident
+from tuner.siblings import Inferred, Pair, infer
+from tuner.types import Act, Evicted, Host, Residency, Resident, Spilled
 
 RUN = PerplexityRun(corpus="wikitext-2", chunks=32)
 GIB = 2**30
@@ -23,6 +24,7 @@ def model(
     residency: Residency = Resident(),  # noqa: B008 - frozen
     tags: tuple[str, ...] = (),
     run: PerplexityRun = RUN,
+    alphas: tuple[float, ...] | None = (0.9, 0.7),
 ) -> Candidate:
     return Candidate(
         arm=arm(2, name),
@@ -31,6 +33,7 @@ def model(
         quality=None if ppl is None else Quality(value=ppl, stderr=stderr, run=run),
         memory_bytes=None if gib is None else round(gib * GIB),
         tags=frozenset(tags),
+        alphas=alphas,
     )
 
 
@@ -42,14 +45,21 @@ STUDY_000 = (
         gib=15.6,
         residency=Evicted(layers=None),
         tags=("uncensored",),
+        alphas=None,
     ),
-    model("3.6 B2", 50.3, 5.6553, gib=14.3),
-    model("3.8 base Q4_0", 38.0, 5.6942, gib=14.95, residency=UNKNOWN),
-    model("3.8 base B2", 46.0, 5.7722, gib=14.3),
+    model("3.6 B2", 50.3, 5.6553, gib=14.3, alphas=(0.961, 0.885)),
+    model("3.8 base Q4_0", 38.0, 5.6942, gib=14.95, residency=UNKNOWN, alphas=(0.881, 0.761)),
+    model("3.8 base B2", 46.0, 5.7722, gib=14.3, alphas=(0.932, 0.735)),
     model(
-        "3.8 Uncensored i1-Q4_0", 42.0, 5.8041, gib=14.6, residency=UNKNOWN, tags=("uncensored",)
+        "3.8 Uncensored i1-Q4_0",
+        42.0,
+        5.8041,
+        gib=14.6,
+        residency=UNKNOWN,
+        tags=("uncensored",),
+        alphas=(0.886, 0.736),
     ),
-    model("3.8 Uncensored B2", 45.8, 5.8404, gib=14.3, tags=("uncensored",)),
+    model("3.8 Uncensored B2", 45.8, 5.8404, gib=14.3, tags=("uncensored",), alphas=(0.907, 0.725)),
 )
 """Study 000, "The measurement matrix"; the serving column is at depth 2."""
 
@@ -58,9 +68,9 @@ def test_the_default_of_study_000_is_36_b2_and_the_rule_is_named() -> None:
     decision = choose_model(STUDY_000, subject="default")
     assert decision.act is Act.CHOOSE
     assert decision.reason == (
-        "R2 balanced: 3.6 B2@2 (50.3 tok/s, perplexity 5.6553) is the fastest of the 3 whose "
-        "perplexity is not significantly worse than the best (5.6553 of 3.6 B2), before "
-        "3.8 Uncensored B2 (0.91x), 3.8 base B2 (0.91x)"
+        "R2 balanced: 3.6 B2@2 (50.3 tok/s, perplexity 5.6553, fully resident) is the fastest of "
+        "the 3 whose perplexity is not significantly worse than the best (5.6553 of 3.6 B2), "
+        "before 3.8 Uncensored B2 (0.91x), 3.8 base B2 (0.91x)"
     )
     assert decision.predicted is not None
     assert decision.predicted.mid == 50.3
@@ -71,16 +81,166 @@ def test_the_default_of_study_000_is_36_b2_and_the_rule_is_named() -> None:
 def test_uncensored_in_study_000_is_38_uncensored_b2() -> None:
     decision = choose_model(STUDY_000, require=frozenset({"uncensored"}))
     assert decision.arm == arm(2, "3.8 Uncensored B2")
+    assert decision.reason == (
+        "R2 balanced: 3.8 Uncensored B2@2 (45.8 tok/s, perplexity 5.8404, fully resident) is the "
+        "fastest of the 1 whose perplexity is not significantly worse than the best (5.8404 of "
+        "3.8 Uncensored B2); without the tag uncensored it would be 3.6 B2@2 (50.3 tok/s, "
+        "perplexity 5.6553)"
+    )
     assert any("lacks the tag uncensored (R1)" in line for line in decision.evidence)
 
 
+def base_q4_k_m(name: str = "3.8 base Q4_K_M", tags: tuple[str, ...] = ()) -> Inferred:
+    """The third recommendation of study 000, which is not a row of its matrix (TUNER 3.8)."""
+    rows = {row.name: row.quality for row in STUDY_000}
+    pairs = [
+        Pair(without=rows[a], having=rows[b], source=f"{a} against {b}")  # type: ignore[arg-type]  # all are measured
+        for a, b in (
+            ("3.8 base B2", "3.8 Uncensored B2"),
+            ("3.8 base Q4_0", "3.8 Uncensored i1-Q4_0"),
+        )
+    ]
+    known = rows["3.8 Uncensored Q4_K_M"]
+    assert known is not None
+    found = infer(name, known, "3.8 Uncensored Q4_K_M", pairs, tags=frozenset(tags))
+    assert isinstance(found, Inferred)
+    return found
+
+
 def test_quality_first_with_offload_in_study_000_is_38_uncensored_q4_k_m() -> None:
-    """The study says base Q4_K_M, which is not a row of its matrix."""
-    decision = choose_model(STUDY_000, objective=Objective.QUALITY, accept_offload=True)
-    assert decision.reason.startswith(
-        "R3 quality: 3.8 Uncensored Q4_K_M@2 (27.0 tok/s, perplexity 5.5997) has the lowest "
-        "perplexity, a statistical tie with 3.6 B2"
+    """The study says base Q4_K_M, which is not a row of its matrix: offered, not chosen."""
+    decision = choose_model(
+        STUDY_000,
+        objective=Objective.QUALITY,
+        accept_offload=True,
+        unmeasured=[base_q4_k_m()],
     )
+    assert decision.arm == arm(2, "3.8 Uncensored Q4_K_M")
+    assert decision.reason == (
+        "R3 quality: 3.8 Uncensored Q4_K_M@2 (27.0 tok/s, perplexity 5.5997, partly on the CPU) "
+        "has the lowest perplexity, a statistical tie with 3.6 B2, 3.8 Uncensored B2, "
+        "3.8 Uncensored i1-Q4_0, 3.8 base B2, 3.8 base Q4_0; its alpha2 is not measured, so no "
+        "other depth is guessed (R4); 3.8 base Q4_K_M is unmeasured, measure first: a perplexity "
+        "of 5.49 to 5.53 follows from 3.8 Uncensored Q4_K_M (5.5997) and 3.8 base B2 against "
+        "3.8 Uncensored B2 and 3.8 base Q4_0 against 3.8 Uncensored i1-Q4_0 (R5)"
+    )
+
+
+def test_the_siblings_of_base_q4_k_m_imply_the_range_that_tuner_38_prints() -> None:
+    """5.5997 / 1.0118 and / 1.0193, the two prices of abliteration in study 000."""
+    found = base_q4_k_m()
+    assert (found.low, found.high) == pytest.approx((5.4937, 5.5343), abs=1e-4)
+
+
+def test_an_unmeasured_model_is_offered_only_where_it_could_be_better() -> None:
+    offer = base_q4_k_m()
+    balanced = choose_model(STUDY_000, unmeasured=[offer])
+    assert balanced.arm == arm(2, "3.6 B2")
+    assert "Q4_K_M" not in balanced.reason, "a balanced pool is not told to wait for it"
+    assert str(offer) in balanced.evidence
+    uncensored = choose_model(STUDY_000, require=frozenset({"uncensored"}), unmeasured=[offer])
+    assert str(offer) not in uncensored.evidence, "it lacks the tag"
+    tagged = base_q4_k_m(tags=("uncensored",))
+    again = choose_model(STUDY_000, require=frozenset({"uncensored"}), unmeasured=[tagged])
+    assert str(tagged) in again.evidence
+    best = model("best", 20.0, 5.4)
+    lower = choose_model([best], objective=Objective.QUALITY, unmeasured=[offer])
+    assert str(offer) not in lower.evidence, "no perplexity of it would be lower"
+    nothing = choose_model((), unmeasured=[offer])
+    assert nothing.reason == f"no model can be chosen for pool: none is given; {offer}"
+    bare = choose_model((model("a", 50.0, None),), unmeasured=[offer])
+    assert str(offer) in bare.evidence, "nothing speaks against it"
+
+
+def test_siblings_measured_on_another_text_imply_nothing() -> None:
+    few = PerplexityRun(corpus="wikitext-2", chunks=16)
+    known = Quality(value=5.6, stderr=0.15, run=RUN)
+    other = Quality(value=7.7, stderr=0.15, run=few)
+    for pair in (
+        Pair(without=known, having=other, source="p"),
+        Pair(without=other, having=known, source="p"),
+    ):
+        verdict = infer("x", known, "y", [pair])
+        assert isinstance(verdict, Incomparable)
+        assert verdict.trap is Trap.CHUNKS
+
+
+@pytest.mark.parametrize(
+    ("objective", "bound", "chosen"),
+    [
+        (Objective.SPEED, None, "3.6 B2"),
+        (Objective.SPEED, 1.0005, "slow"),
+        (Objective.BALANCED, 1.02, "3.6 B2"),
+        (Objective.QUALITY, 1.0, "slow"),
+    ],
+)
+def test_a_quality_bound_is_a_multiple_of_the_lowest_perplexity(
+    objective: Objective, bound: float | None, chosen: str
+) -> None:
+    rows = (*STUDY_000, model("slow", 20.0, 5.65))
+    assert choose_model(rows, objective=objective, quality_bound=bound).arm == arm(2, chosen)
+
+
+def test_a_bound_refuses_what_is_not_measured_and_says_what_is_above_it() -> None:
+    rows = (model("good", 20.0, 5.0), model("bad", 80.0, 5.2), model("unknown", 90.0, None))
+    decision = choose_model(rows, objective=Objective.SPEED, quality_bound=1.02)
+    assert decision.arm == arm(2, "good")
+    assert decision.evidence[0].endswith(
+        "has a perplexity of 5.2, above 1.02 times the lowest (R1)"
+    )
+    assert decision.evidence[2].endswith("has no measured perplexity (R0)")
+    none = choose_model(rows[2:], quality_bound=1.02)
+    assert none.reason.endswith("unknown has no measured perplexity (R0)")
+
+
+def test_a_context_that_is_too_short_or_not_known_is_refused() -> None:
+    long, short, dark = (
+        dataclasses.replace(model(name, tps, 5.6), context_tokens=context)
+        for name, tps, context in (
+            ("long", 30.0, 16384),
+            ("short", 50.0, 8192),
+            ("dark", 60.0, None),
+        )
+    )
+    decision = choose_model((long, short, dark), least_context_tokens=16384)
+    assert decision.arm == arm(2, "long")
+    assert decision.evidence[2].endswith("holds 8192 of 16384 tokens (R1)")
+    assert decision.evidence[0].endswith("is not known to hold 16384 tokens (R1)")
+    assert choose_model((long, short, dark)).arm == arm(2, "dark")
+
+
+@pytest.mark.parametrize(
+    ("residency", "text"),
+    [
+        (Resident(), "fully resident"),
+        (Host(), "in host memory"),
+        (Evicted(layers=3), "partly on the CPU"),
+        (Spilled(1), "spilled to the host"),
+        (UNKNOWN, "not proven to be resident"),
+    ],
+)
+def test_the_sentence_says_where_the_chosen_model_lies(residency: Residency, text: str) -> None:
+    decision = choose_model((model("a", 50.0, 5.6, residency=residency),), accept_offload=True)
+    assert f"(50.0 tok/s, perplexity 5.6, {text})" in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("depth", "alphas", "given"),
+    [
+        (2, None, True),
+        (2, (0.9,), True),
+        (2, (0.9, 0.7), False),
+        (1, None, False),
+        (0, None, False),
+    ],
+)
+def test_a_depth_without_a_measured_alpha2_is_called_given(
+    depth: int,
+    alphas: tuple[float, ...] | None,
+    given: bool,  # noqa: FBT001 - a table
+) -> None:
+    one = dataclasses.replace(model("a", 50.0, 5.6, alphas=alphas), arm=arm(depth, "a"))
+    assert ("no other depth is guessed (R4)" in choose_model((one,)).reason) is given
 
 
 def test_quality_without_offload_takes_only_resident_rows() -> None:
@@ -134,7 +294,9 @@ def test_a_significantly_worse_perplexity_does_not_win_by_speed() -> None:
     assert choose_model(rows).arm == arm(2, "good")
     fast = choose_model(rows, objective=Objective.SPEED)
     assert fast.arm == arm(2, "bad")
-    assert fast.reason.startswith("R4 speed: bad@2 (80.0 tok/s, perplexity 6) is the fastest of 2")
+    assert fast.reason.startswith(
+        "R2 speed: bad@2 (80.0 tok/s, perplexity 6, fully resident) is the fastest of 2"
+    )
 
 
 def test_16_chunks_are_not_compared_with_32_and_the_larger_group_stays() -> None:
@@ -157,8 +319,8 @@ def test_an_unmeasured_perplexity_is_never_guessed() -> None:
     assert choose_model(rows, objective=Objective.SPEED).arm == arm(2, "unknown")
     none = (model("a", 40.0, None), model("b", 80.0, None))
     assert choose_model(none).reason == (
-        "R2 balanced: b@2 (80.0 tok/s) is the fastest although no perplexity is measured, "
-        "before a (0.50x)"
+        "R2 balanced: b@2 (80.0 tok/s, fully resident) is the fastest although no perplexity is "
+        "measured, before a (0.50x)"
     )
     refused = choose_model(none, objective=Objective.QUALITY, incumbent=arm(2, "a"), subject="q")
     assert refused.act is Act.REJECT
@@ -184,11 +346,11 @@ def test_hard_requirements_refuse_with_their_reason() -> None:
     rows = (model("slow", 9.0, 5.0), model("unmeasured", None, 5.0), model("still", 0.0, 5.0))
     decision = choose_model(rows, floor_tps=10.0)
     assert decision.reason == (
-        "no model can be chosen for pool: slow is below 10 tok/s (R1); still was not measured; "
-        "unmeasured was not measured"
+        "no model can be chosen for pool: slow is below 10 tok/s (R1); still was not measured "
+        "(R4); unmeasured was not measured (R4)"
     )
     assert any(
-        line == "unmeasured@2: unmeasured, perplexity 5, was not measured"
+        line == "unmeasured@2: unmeasured, perplexity 5, was not measured (R4)"
         for line in decision.evidence
     )
     assert choose_model(()).reason == "no model can be chosen for pool: none is given"
