@@ -1,7 +1,7 @@
 """What may be compared with what, and how sure a difference is.
 
-Covers the traps (another text, another chunk count, another fingerprint) as values that
-name themselves, medians with marked outliers, perplexities, and speed differences
+Covers the traps (another text, another chunk count, another fingerprint, a warm card) as
+values that name themselves, medians with marked outliers, perplexities, and speed differences
 paired by prompt. Does not choose anything (``tuner.select``).
 """
 
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.special import t_two_sided_p
+from tuner.types import Residency, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,8 @@ __all__ = [
     "PerplexityRun",
     "PplComparison",
     "Quality",
+    "Run",
+    "SpeedRun",
     "TextRun",
     "Trap",
     "chunk_nll",
@@ -45,6 +48,12 @@ _P_95 = 0.05
 OUTLIER_SCORE = 3.5
 """Distance from the median, in robust standard deviations, from which a value is marked."""
 
+COOL_C = 44.0
+"""Edge temperature from which a start is too warm for the study's gate (study 000)."""
+
+FILL_TOLERANCE = 0.10
+"""Relative difference of the context fill up to which step times compare (TUNER 3.7)."""
+
 _MAD_TO_SD = 1.4826
 _LEAST_DEVIATION = 0.01
 """Robust deviation assumed at least, relative to the median: three timings may agree by chance."""
@@ -61,6 +70,13 @@ class Trap(enum.StrEnum):
     CONTEXT = "context"
     KIND = "kind"
     CELLS = "cells"
+    RECORD = "record"
+    RESIDENCY = "residency"
+    SLOTS = "slots"
+    FILL = "context fill"
+    CAP = "power cap"
+    TEMPERATURE = "temperature"
+    PROCESS = "other process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +127,34 @@ class TextRun:
     temperature: float = 0.0
     seed: int | None = None
     fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedRun:
+    """What a speed depends on besides depth and text (TUNER 3.7).
+
+    ``Unknown`` is what was not recorded, and never compares: such a cell is "not
+    comparable" and not "slow". None is what the machine does not have.
+
+    Attributes:
+        fingerprint: Digest of build, files and arguments, the depth left out.
+        residency: Verdict on the engine start.
+        slots: Parallel requests.
+        context: Tokens of context over all slots.
+        fill_tokens: Tokens in the KV cache before the reply.
+        cap_w: Power cap, or None without one.
+        edge_start_c: Edge temperature at the start, or None without a sensor.
+        other_process: Whether another process used the device.
+    """
+
+    fingerprint: str | Unknown
+    residency: Residency
+    slots: int | Unknown
+    context: int | Unknown
+    fill_tokens: int | Unknown
+    cap_w: float | Unknown | None
+    edge_start_c: float | Unknown | None
+    other_process: bool | Unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +234,11 @@ class Median:
         return (self.high - self.low) / self.value
 
 
-def comparable(a: PerplexityRun | TextRun, b: PerplexityRun | TextRun) -> Comparable | Incomparable:
+Run = PerplexityRun | TextRun | SpeedRun
+_Value = str | float | Unknown | None
+
+
+def comparable(a: Run, b: Run) -> Comparable | Incomparable:
     """Whether two results may be compared, or the first trap that forbids it."""
     match a, b:
         case PerplexityRun(), PerplexityRun():
@@ -206,13 +254,46 @@ def comparable(a: PerplexityRun | TextRun, b: PerplexityRun | TextRun) -> Compar
                 (Trap.SAMPLING, "sampled with seed", a.seed, b.seed),
                 (Trap.TEXT, "generating the text", a.digest, b.digest),
             )
+        case SpeedRun(), SpeedRun():
+            return _same_speed_run(a, b)
         case _:
-            sentence = "a perplexity and a generated text are different things"
+            sentence = "a perplexity, a generated text and a speed are different things"
             return Incomparable(trap=Trap.KIND, sentence=sentence)
 
 
+def _same_speed_run(a: SpeedRun, b: SpeedRun) -> Comparable | Incomparable:
+    for one in (a, b):
+        if isinstance(refused := _unfit_for_timing(one), Incomparable):
+            return refused
+    left, right = (type(one.residency).__name__.lower() for one in (a, b))
+    fills = [one.fill_tokens for one in (a, b) if not isinstance(one.fill_tokens, Unknown)]
+    far = max(fills) > (1 + FILL_TOLERANCE) * min(fills)
+    return _first_difference(
+        (Trap.FINGERPRINT, "measured under fingerprint", a.fingerprint, b.fingerprint),
+        (Trap.RESIDENCY, "measured", left, right),
+        (Trap.SLOTS, "measured with a slot count of", a.slots, b.slots),
+        (Trap.CONTEXT, "measured with a context of", a.context, b.context),
+        (Trap.CAP, "measured under a power cap in W of", a.cap_w, b.cap_w),
+        (Trap.FILL, "measured at a fill in tokens of", fills[0], fills[far]),
+    )
+
+
+def _unfit_for_timing(one: SpeedRun) -> Incomparable | None:
+    """What forbids to compare this run with any other, or None."""
+    for name in SpeedRun.__slots__:
+        if isinstance(value := getattr(one, name), Unknown):
+            sentence = f"{name} was not recorded: {value.reason}"
+            return Incomparable(trap=Trap.RECORD, sentence=sentence)
+    if one.other_process:
+        return Incomparable(trap=Trap.PROCESS, sentence="another process used the device")
+    if isinstance(one.edge_start_c, float | int) and one.edge_start_c > COOL_C:
+        sentence = f"one started at {one.edge_start_c:g} C, above the gate's {COOL_C:g} C"
+        return Incomparable(trap=Trap.TEMPERATURE, sentence=sentence)
+    return None
+
+
 def _first_difference(
-    *checks: tuple[Trap, str, str | float | None, str | float | None],
+    *checks: tuple[Trap, str, _Value, _Value],
 ) -> Comparable | Incomparable:
     for trap, what, left, right in checks:
         if left != right:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields, replace
 
 import pytest
 
@@ -11,6 +12,8 @@ from tuner.compare import (
     PerplexityRun,
     PplComparison,
     Quality,
+    Run,
+    SpeedRun,
     TextRun,
     Trap,
     chunk_nll,
@@ -20,9 +23,21 @@ from tuner.compare import (
     paired_t,
     ppl_compare,
 )
+from tuner.types import Evicted, Host, Resident, Unknown
 
 RUN = PerplexityRun(corpus="wikitext-2", chunks=32, context=512)
 TEXT = TextRun(digest="aa", temperature=0.0, seed=1, fingerprint="f")
+SPEED = SpeedRun(
+    fingerprint="f",
+    residency=Resident(),
+    slots=1,
+    context=8192,
+    fill_tokens=1000,
+    cap_w=150.0,
+    edge_start_c=44.0,
+    other_process=False,
+)
+NOT_RECORDED = Unknown("the file has no such column")
 
 
 @pytest.mark.parametrize(
@@ -37,18 +52,53 @@ TEXT = TextRun(digest="aa", temperature=0.0, seed=1, fingerprint="f")
         (TEXT, TextRun(digest="aa", seed=1, fingerprint="g"), Trap.FINGERPRINT, "g"),
         (RUN, TEXT, Trap.KIND, "different things"),
         (TEXT, RUN, Trap.KIND, "different things"),
+        (SPEED, TEXT, Trap.KIND, "different things"),
+        (SPEED, replace(SPEED, fingerprint="g"), Trap.FINGERPRINT, "fingerprint f, the other g"),
+        (SPEED, replace(SPEED, residency=Evicted(layers=1)), Trap.RESIDENCY, "other evicted"),
+        (SPEED, replace(SPEED, slots=2), Trap.SLOTS, "slot count of 1, the other 2"),
+        (SPEED, replace(SPEED, context=4096), Trap.CONTEXT, "context of 8192, the other 4096"),
+        (SPEED, replace(SPEED, fill_tokens=1101), Trap.FILL, "of 1000, the other 1101"),
+        (SPEED, replace(SPEED, fill_tokens=909), Trap.FILL, "of 1000, the other 909"),
+        (SPEED, replace(SPEED, cap_w=225.0), Trap.CAP, "W of 150.0, the other 225.0"),
+        (SPEED, replace(SPEED, cap_w=None), Trap.CAP, "W of 150.0, the other None"),
+        (SPEED, replace(SPEED, edge_start_c=44.1), Trap.TEMPERATURE, "44.1 C, above"),
+        (SPEED, replace(SPEED, other_process=True), Trap.PROCESS, "another process"),
     ],
 )
-def test_a_refused_comparison_names_its_trap(
-    a: PerplexityRun | TextRun, b: PerplexityRun | TextRun, trap: Trap, word: str
-) -> None:
+def test_a_refused_comparison_names_its_trap(a: Run, b: Run, trap: Trap, word: str) -> None:
     verdict = comparable(a, b)
     assert isinstance(verdict, Incomparable)
     assert verdict.trap is trap
     assert word in verdict.sentence
 
 
+@pytest.mark.parametrize("name", [f.name for f in fields(SpeedRun)])
+def test_what_was_not_recorded_is_not_comparable_rather_than_slow(name: str) -> None:
+    dark = replace(SPEED, **{name: NOT_RECORDED})
+    for a, b in ((SPEED, dark), (dark, SPEED), (dark, dark)):
+        verdict = comparable(a, b)
+        assert isinstance(verdict, Incomparable)
+        assert verdict.trap is Trap.RECORD
+        assert verdict.sentence == f"{name} was not recorded: the file has no such column"
+
+
+def test_a_machine_without_cap_and_sensor_compares_with_itself() -> None:
+    bare = replace(SPEED, cap_w=None, edge_start_c=None, residency=Host())
+    assert comparable(bare, bare) == Comparable()
+    assert comparable(SPEED, replace(SPEED, fill_tokens=1100, edge_start_c=30.0)) == Comparable()
+
+
+def test_the_acceptance_before_and_after_requantization_is_another_text() -> None:
+    """Study 000, trap 1: "The same model file showed alpha_1 = 88.6% before and 90.7% after"."""
+    before = TextRun(digest="of the file with a Q6_K output", fingerprint="study 000")
+    after = TextRun(digest="of the file with a Q4_0 output", fingerprint="study 000")
+    verdict = comparable(before, after)
+    assert isinstance(verdict, Incomparable)
+    assert verdict.trap is Trap.TEXT
+
+
 def test_equal_conditions_compare() -> None:
+    assert comparable(SPEED, SPEED) == Comparable()
     assert comparable(RUN, RUN) == Comparable()
     assert comparable(TEXT, TEXT) == Comparable()
 
