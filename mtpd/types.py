@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Absent",
     "Command",
+    "Confidence",
     "Endpoint",
     "EngineBinary",
     "EngineKey",
@@ -25,6 +26,7 @@ __all__ = [
     "GateResult",
     "LaunchPlan",
     "NotApplicable",
+    "ProcessMemory",
     "Reading",
     "TcpEndpoint",
     "UnixEndpoint",
@@ -44,7 +46,10 @@ class FailureClass(enum.StrEnum):
     CRASH = "crash"
     HANG = "hang"
     GPU_HANG = "gpu_hang"
+    GPU_INIT = "gpu_init"
+    GPU_FAILED = "gpu_failed"
     DEVICE_LOST = "device_lost"
+    VRAM_UNRECOVERED = "vram_unrecovered"
     WEDGED = "wedged"
     KILLED_BY_OPERATOR = "killed_by_operator"
 
@@ -72,6 +77,29 @@ class NotApplicable:
 
 
 Reading = Value[T] | Absent | NotApplicable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessMemory:
+    """What one process holds of a device.
+
+    Attributes:
+        pid: The process.
+        name: Its command name, or None where it cannot be read.
+        vram_bytes: Device memory; on the host its anonymous and shared resident memory
+            (a mapped model file is not counted). ``source`` says who counted: kfd,
+            fdinfo, nvml, amdsmi or rss.
+        gtt_bytes: Host memory that it has mapped into the device.
+        evicted_bytes: Buffers that the kernel moved out of device memory.
+        evicted_ms: How long its queues were evicted in all; grows while they are.
+    """
+
+    pid: int
+    name: str | None
+    vram_bytes: Reading[int]
+    gtt_bytes: Reading[int] = Absent("this source does not count it")
+    evicted_bytes: Reading[int] = Absent("this source does not count it")
+    evicted_ms: Reading[int] = Absent("this source does not count it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +212,33 @@ class Evidence:
     says: str
 
 
+class Confidence(enum.StrEnum):
+    """What a verdict rests on."""
+
+    MEASURED = "measured"
+    """The log and the memory counters of the card, which agree."""
+    REPORTED = "reported"
+    """The engine's own words alone."""
+    SUSPECTED = "suspected"
+    """Signs that have other causes, too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A residency with the evidence that decided it."""
+    """A residency with the evidence that decided it.
+
+    Attributes:
+        evidence: The quoted lines and readings.
+        reason: One sentence.
+        confidence: What it rests on.
+        contradiction: What speaks against it, one sentence; None where nothing does.
+    """
 
     residency: Residency = field(default_factory=lambda: Unknown("no engine was started"))
     evidence: tuple[Evidence, ...] = ()
     reason: str = "no engine was started"
+    confidence: Confidence = Confidence.REPORTED
+    contradiction: str | None = None
 
     @property
     def label(self) -> str:

@@ -2,7 +2,8 @@
 
 Covers what the log can show: resident, evicted, host, or unknown with the reason.
 Does not cover spilling (allocations that the driver moved to host memory): the log does
-not show it, so ``Spilled`` comes from the memory counters of the card, elsewhere.
+not show it, so ``Spilled`` comes from the memory counters of the card
+(``mtpd.engine.residency``, which weighs this verdict against them).
 
 Rules (measured on b10434 and b11434):
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mtpd.engine.evidence_load import Load, Pair
+from mtpd.engine.evidence_load import BufferSums, Load, Pair, sums
 from mtpd.engine.facts import (
     Aborted,
     BadArgument,
@@ -32,7 +33,9 @@ from mtpd.engine.facts import (
     FitLayers,
     FitOk,
     FitTrial,
+    FusedOpDisabled,
     FusedOpMismatch,
+    GpuInitFailed,
     LayersOffloaded,
     LibraryMissing,
     Listening,
@@ -40,8 +43,10 @@ from mtpd.engine.facts import (
     LogDialectUnknown,
     ModelLoaded,
     ModelLoading,
+    MtpContext,
     NoMtpLayers,
     OutOfMemory,
+    RsSeq,
     SlotsReady,
     UsingDevice,
     Verbosity,
@@ -90,6 +95,7 @@ class EvidenceCollector:
         self._level: int | None = None
         self._listed: str | None = None
         self._used: Pair | None = None
+        self._not_initialised: Pair | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -100,7 +106,25 @@ class EvidenceCollector:
         self._fit_layers: dict[str, tuple[str, FitLayers]] = {}
         self._failure: Pair | None = None
         self._dialect: Pair | None = None
+        self._fused_off: Pair | None = None
         self._complete = False
+
+    @property
+    def printed(self) -> BufferSums:
+        """Sum of the buffer lines of the real loads so far."""
+        return sums(load for load in self._loads if not load.trial)
+
+    @property
+    def fused_off(self) -> Evidence | None:
+        """A fused kernel that was switched off: by itself no proof of an eviction."""
+        pair = self._fused_off
+        return None if pair is None else Evidence(pair[0], "a fused kernel was switched off")
+
+    @property
+    def not_initialised(self) -> Evidence | None:
+        """The line that says that the runtime of the card failed, if one does."""
+        pair = self._not_initialised
+        return None if pair is None else Evidence(pair[0], "the GPU runtime found no device")
 
     def add(self, line: str, fact: Fact) -> None:
         """Take one fact in; facts about requests cost next to nothing."""
@@ -127,6 +151,19 @@ class EvidenceCollector:
                 self._add_load(line, fact)
             case LogDialectUnknown():
                 self._dialect = self._dialect or (line, fact)
+            case GpuInitFailed():
+                self._not_initialised = self._not_initialised or (line, fact)
+            case _:
+                self._add_context(line, fact)
+
+    def _add_context(self, line: str, fact: Fact) -> None:
+        match fact:
+            case RsSeq() | MtpContext():
+                # Both lines begin a context; a number that is skipped does no harm.
+                if self._loads:
+                    self._loads[-1].next_context()
+            case FusedOpDisabled():
+                self._fused_off = self._fused_off or (line, fact)
             case _:
                 self._add_fit(line, fact)
 
@@ -203,6 +240,8 @@ class EvidenceCollector:
         if not evidence:
             return None
         if self._device_expected:
+            said = self.not_initialised
+            evidence = evidence if said is None else (said, *evidence)
             return _evicted(None, evidence, reason="the engine was to use a device and uses none")
         idle = "" if self._listed is None else f" ({self._listed} exists and was left out)"
         reason = f"no device is used{idle}: everything is in host memory, by design"

@@ -6,6 +6,9 @@ high verbosity several trial loads of fit before them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from mtpd.engine.facts import (
     Buffer,
     Fact,
@@ -15,8 +18,12 @@ from mtpd.engine.facts import (
     is_host_memory,
 )
 from mtpd.types import Evidence
+from mtpd.units import MIB
 
-__all__ = ["Load", "Pair"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["BufferSums", "Load", "Pair", "sums"]
 
 Pair = tuple[str, Fact]
 """A line and its fact."""
@@ -25,10 +32,38 @@ _CACHE = ("KV", "RS")
 _MAX_BUFFERS = 256
 
 
+@dataclass(frozen=True, slots=True)
+class BufferSums:
+    """What the buffer lines of all loads add up to.
+
+    Attributes:
+        device_bytes: In device memory.
+        pinned_bytes: In host memory that a device has mapped ("Vulkan_Host").
+    """
+
+    device_bytes: int
+    pinned_bytes: int
+
+
+def sums(loads: Iterable[Load]) -> BufferSums:
+    """Add up the loads of one engine; the driver's own overhead is not in any line."""
+    buffers = [buffer for load in loads for buffer in load.buffers()]
+    pinned = sum(b.mib for b in buffers if b.device.upper().endswith("_HOST"))
+    device = sum(b.mib for b in buffers if not b.on_host)
+    return BufferSums(device_bytes=round(device * MIB), pinned_bytes=round(pinned * MIB))
+
+
 class Load:
-    """The memory lines of one load, bounded in number."""
+    """The memory lines of one load, bounded in number.
+
+    A load has a context or two (main, MTP draft). Weights and cache may take several
+    buffers of a context; work buffers are reserved more than once, and the last line per
+    context counts (facts/real_gpu_27b.md point 3: adding both up is 134 MiB too much).
+    """
 
     def __init__(self) -> None:
+        self._context = 0
+        self._work: dict[tuple[int, str, str], Buffer] = {}
         self._offloaded: tuple[str, LayersOffloaded] | None = None
         self._buffers: list[tuple[str, Buffer]] = []
         self._mismatch: tuple[str, FusedOpMismatch] | None = None
@@ -48,16 +83,26 @@ class Load:
     def add(
         self, line: str, fact: WeightsLoading | LayersOffloaded | Buffer | FusedOpMismatch
     ) -> None:
-        """Keep what decides; compute and output buffers do not."""
+        """Keep what decides, and the sizes of the rest."""
         match fact:
             case LayersOffloaded():
                 self._offloaded = (line, fact)
             case Buffer(kind="model" | "KV" | "RS") if len(self._buffers) < _MAX_BUFFERS:
                 self._buffers.append((line, fact))
+            case Buffer() if len(self._work) < _MAX_BUFFERS:
+                self._work[self._context, fact.device, fact.kind] = fact
             case FusedOpMismatch() if is_host_memory(fact.layer_device):
                 self._mismatch = self._mismatch or (line, fact)
             case _:
                 pass
+
+    def next_context(self) -> None:
+        """Another context begins; its work buffers are its own."""
+        self._context += 1
+
+    def buffers(self) -> list[Buffer]:
+        """Every buffer that exists, once."""
+        return [*(b for _, b in self._buffers), *self._work.values()]
 
     @property
     def trial(self) -> bool:

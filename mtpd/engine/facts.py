@@ -44,6 +44,7 @@ from mtpd.engine.facts_start import (
     FitTrial,
     FusedOpDisabled,
     FusedOpMismatch,
+    GpuInitFailed,
     LayersOffloaded,
     Listening,
     ModelLoaded,
@@ -87,6 +88,7 @@ __all__ = [
     "FusedOpMismatch",
     "GpuError",
     "GpuHang",
+    "GpuInitFailed",
     "LayersOffloaded",
     "LibraryMissing",
     "Listening",
@@ -120,6 +122,7 @@ Fact = (
     Verbosity
     | DeviceListed
     | UsingDevice
+    | GpuInitFailed
     | ModelLoading
     | WeightsLoading
     | LayersOffloaded

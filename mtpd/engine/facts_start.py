@@ -21,6 +21,7 @@ __all__ = [
     "FitTrial",
     "FusedOpDisabled",
     "FusedOpMismatch",
+    "GpuInitFailed",
     "LayersOffloaded",
     "Listening",
     "ModelLoaded",
@@ -70,11 +71,27 @@ class DeviceListed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsingDevice:
-    """A device the model is going to use."""
+    """A device the model is going to use.
+
+    Attributes:
+        name: As the engine numbers it, e.g. "ROCm0".
+        description: The card's name.
+        free_mib: What the driver says is free; ROCm leaves out what Vulkan clients hold.
+        bus_id: PCI address as the engine prints it, None where it prints none or says
+            that it does not know it.
+    """
 
     name: str
     description: str
     free_mib: int
+    bus_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuInitFailed:
+    """A GPU runtime found no device; the engine goes on with the processor alone."""
+
+    what: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from mtpd.engine.facts import (
     OutOfMemory,
     SecondInterrupt,
 )
-from mtpd.engine.failures_seen import SIGNALS, Seen
+from mtpd.engine.failures_seen import NOTHING_ASKED, SIGNALS, Asked, Seen
 from mtpd.types import FailureClass
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ _LAUNCH = {
 
 _LOG_HINT = "Read the engine's log around that line: mtpctl logs."
 _BY_HAND_HINT = "Start it by hand with the line that mtpd plan MODEL prints."
+_SMALLER = "Use fewer slots or a shorter context, then a smaller KV type, then less depth."
 _FETCH_HINT = "Fetch it again; the download was cut short."
 
 
@@ -65,7 +66,12 @@ class Failure:
 
 
 def classify(
-    *, exit_code: int | None, signal: int | None, ready_before: bool, lines: Sequence[str]
+    *,
+    exit_code: int | None,
+    signal: int | None,
+    ready_before: bool,
+    lines: Sequence[str],
+    asked: Asked = NOTHING_ASKED,
 ) -> Failure:
     """Say why an engine ended that was not asked to; total over every input.
 
@@ -75,8 +81,9 @@ def classify(
         signal: Number of the signal that ended it, or None. Both None: it hangs.
         ready_before: Whether this start had been ready.
         lines: Its last log lines, oldest first.
+        asked: What its command line asked for; names the cause of a lack of memory.
     """
-    seen = Seen(exit_code, signal, ready=ready_before, lines=lines)
+    seen = Seen(exit_code, signal, ready=ready_before, lines=lines, asked=asked)
     for rule in _RULES:
         found = rule(seen)
         if found is not None:
@@ -202,10 +209,19 @@ def _memory(seen: Seen) -> Failure | None:
         )
     return Failure(
         failure=FailureClass.OOM_VRAM,
-        sentence=f"there is not enough device memory{asked}",
-        hint="Use fewer slots, less depth, a shorter context or a smaller KV type.",
+        sentence=f"there is not enough device memory{_for_what(seen.asked)}{asked}",
+        hint=_SMALLER,
         line=line,
     )
+
+
+def _for_what(asked: Asked) -> str:
+    """Slots times context come first: that product is what mostly asks for too much."""
+    if asked.slots is None or asked.context is None:
+        return ""
+    slots = "1 slot" if asked.slots == 1 else f"{asked.slots} slots"
+    depth = f", drafting {asked.depth} deep" if asked.depth else ""
+    return f" for {slots} and a context of {asked.context} tokens{depth}"
 
 
 def _device_limit(seen: Seen) -> Failure | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from mtpd.engine.facts import Fact, LoadFailed, ModelLoading
@@ -10,7 +12,7 @@ from mtpd.engine.logs import fact
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["SIGNALS", "Seen"]
+__all__ = ["NOTHING_ASKED", "SIGNALS", "Asked", "Seen", "asked"]
 
 F = TypeVar("F", bound=Fact)
 
@@ -32,14 +34,57 @@ SIGNALS = {
 _SHELL_BASE = 128
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of a command line decides the device memory beside the model file.
+
+    Attributes:
+        slots: Requests at once, or None where it does not say.
+        context: Tokens of all slots together, likewise.
+        depth: Draft depth; 0 where nothing is drafted.
+    """
+
+    slots: int | None = None
+    context: int | None = None
+    depth: int = 0
+
+
+NOTHING_ASKED = Asked()
+"""Of a command line that is not known."""
+
+_SLOTS, _CONTEXT = ("--parallel", "-np"), ("--ctx-size", "-c")
+_DEPTH = ("--spec-draft-n-max", "--draft-max", "--draft", "--draft-n")
+
+
+def asked(argv: Sequence[str]) -> Asked:
+    """Read it off an engine's arguments; option and value are words of their own."""
+    return Asked(
+        slots=_number(argv, _SLOTS),
+        context=_number(argv, _CONTEXT),
+        depth=_number(argv, _DEPTH) or 0,
+    )
+
+
+def _number(argv: Sequence[str], names: tuple[str, ...]) -> int | None:
+    words = [value for name, value in pairwise(argv) if name in names]
+    return int(words[-1]) if words and words[-1].isdecimal() else None
+
+
 class Seen:
     """What is known of the end of one process."""
 
     def __init__(
-        self, exit_code: int | None, signal: int | None, *, ready: bool, lines: Sequence[str]
+        self,
+        exit_code: int | None,
+        signal: int | None,
+        *,
+        ready: bool,
+        lines: Sequence[str],
+        asked: Asked = NOTHING_ASKED,
     ) -> None:
         self.exit_code, self.signal = _status(exit_code, signal)
         self.ready = ready
+        self.asked = asked
         self.lines = lines
         self.pairs = [(line, f) for line in lines if (f := fact(line)) is not None]
 

@@ -188,6 +188,26 @@ _MEMORY = (
         r"unable to allocate (?P<device>\S+) buffer",
         lambda m: OutOfMemory(device=m["device"]),
     ),
+    rule(
+        "uffer size exceeds device",
+        "Requested buffer size exceeds device buffer size limit",
+        lambda _: OutOfMemory(device="device"),
+    ),
+    rule(
+        "No suitable memory type found",
+        "No suitable memory type found",
+        lambda _: OutOfMemory(device="device"),
+    ),
+    rule(
+        "failed to allocate buffer for ",
+        r"failed to allocate buffer for (?:kv|rs) cache",
+        lambda _: OutOfMemory(device="device"),
+    ),
+    rule(
+        "failed to allocate compute ",
+        r"failed to allocate compute (?:pp |tg )?buffers",
+        lambda _: OutOfMemory(device="device"),
+    ),
     rule("std::bad_alloc", "std::bad_alloc", lambda _: OutOfMemory(device="host")),
 )
 
@@ -200,6 +220,16 @@ _GPU = (
     rule(
         "by GPU node-",
         r"(?P<what>Memory access fault by GPU node-\d+.*)",
+        lambda m: GpuError(what=m["what"]),
+    ),
+    rule(
+        "by agent node-",
+        r"(?P<what>Memory critical error by agent node-\d+.*)",
+        lambda m: GpuError(what=m["what"]),
+    ),
+    rule(
+        "borting with error : HSA_",
+        r"(?P<what>Queue 0x\w+ [Aa]borting with error : HSA_\w+.*)",
         lambda m: GpuError(what=m["what"]),
     ),
     rule(

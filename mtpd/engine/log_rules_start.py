@@ -7,7 +7,7 @@ inside another line (a prompt, a file's name) is not taken for evidence.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
 
 from mtpd.engine.facts import (
     Breakdown,
@@ -23,6 +23,7 @@ from mtpd.engine.facts import (
     FitTrial,
     FusedOpDisabled,
     FusedOpMismatch,
+    GpuInitFailed,
     LayersOffloaded,
     Listening,
     ModelLoaded,
@@ -41,10 +42,10 @@ from mtpd.engine.facts import (
 )
 from mtpd.engine.log_rule import NUMBER, rule, to_int
 
-if TYPE_CHECKING:
-    import re
-
 __all__ = ["START_RULES"]
+
+_BUS_ID = re.compile(r"[0-9A-Fa-f:.]+", re.ASCII).fullmatch
+"""Other texts in that place ("unknown id") say nothing."""
 
 _SRV = r"^(?:srv +)?\w+: "
 _CMN = r"^(?:cmn +|spec +)?\w+: "
@@ -87,6 +88,16 @@ def _device_listed(m: re.Match[str]) -> Fact:
         description=m["text"],
         total_mib=int(m["total"]),
         free_mib=int(m["free"]),
+    )
+
+
+def _using(m: re.Match[str]) -> Fact:
+    known = m["bus"] is not None and _BUS_ID(m["bus"]) is not None
+    return UsingDevice(
+        name=m["device"],
+        description=m["text"],
+        free_mib=int(m["free"]),
+        bus_id=m["bus"] if known else None,
     )
 
 
@@ -149,8 +160,18 @@ _MEMORY = (
     rule(
         "using device ",
         r"^\w+: using device (?P<device>\S+) \((?P<text>.+?)\)"
-        r"(?: \([^()]*\))? - (?P<free>\d+) MiB free",
-        lambda m: UsingDevice(name=m["device"], description=m["text"], free_mib=int(m["free"])),
+        r"(?: \((?P<bus>[^()]*)\))? - (?P<free>\d+) MiB free",
+        _using,
+    ),
+    rule(
+        "failed to initialize ",
+        r"failed to initialize (?P<what>(?:ROCm|CUDA|HIP|MUSA): .+)",
+        lambda m: GpuInitFailed(what=m["what"]),
+    ),
+    rule(
+        "ggml_vulkan: ",
+        r"^(?:\w+: )?ggml_vulkan: (?P<what>(?:No devices found|Invalid device index).*)",
+        lambda m: GpuInitFailed(what=f"Vulkan: {m['what']}"),
     ),
 )
 

@@ -27,7 +27,7 @@ _QUOTED = 200
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _START = re.compile(
-    r"(?:\[\d+\] )?(?:\d+\.\d\d\.\d{3}\.\d{3} )?(?:([IWED]) )?([^:]{1,40})", re.ASCII
+    r"(?:\[\d+\] )?(?:\d+\.\d\d\.\d{3}\.\d{3} )?(?:([IWED]) )?([^:]{0,40})", re.ASCII
 ).match
 
 _TELLING = frozenset("ID")
@@ -72,12 +72,17 @@ _BY_FUNCTION: dict[str, tuple[Rule, ...]] = dict.fromkeys(_NOISE, ()) | {
 }
 
 
+def _start(line: str) -> re.Match[str]:
+    match = _START(line)
+    assert match is not None  # noqa: S101 - every part of it may be empty
+    return match
+
+
 def plain(line: str) -> str:
     """The message of a line without colour, prefix and trailing space."""
     if "\x1b" in line:
         line = _ANSI.sub("", line)
-    start = _START(line)
-    return (line[start.start(2) :] if start else line).rstrip()
+    return line[_start(line).start(2) :].rstrip()
 
 
 def fact(line: str) -> Fact | None:
@@ -86,9 +91,7 @@ def fact(line: str) -> Fact | None:
         line = line[:MAX_LINE]
     if "\x1b" in line:
         line = _ANSI.sub("", line)
-    start = _START(line)
-    if start is None:
-        return None
+    start = _start(line)
     level = start[1]
     rules = None if level in _FAILING else _BY_FUNCTION.get(start[2])
     if rules == ():

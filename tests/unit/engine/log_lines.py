@@ -27,7 +27,27 @@ ERAS: list[tuple[str, f.Fact | None]] = [
             "llama_prepare_model_devices: using device Vulkan0 (NVIDIA H200) (0000:00:06.0)"
             " - 15799 MiB free"
         ),
-        f.UsingDevice(name="Vulkan0", description="NVIDIA H200", free_mib=15799),
+        f.UsingDevice(
+            name="Vulkan0", description="NVIDIA H200", free_mib=15799, bus_id="0000:00:06.0"
+        ),
+    ),
+    (
+        (
+            "llama_prepare_model_devices: using device Vulkan0 (llvmpipe (LLVM 15.0.6, 256 bits))"
+            " (unknown id) - 2048 MiB free"
+        ),
+        f.UsingDevice(
+            name="Vulkan0", description="llvmpipe (LLVM 15.0.6, 256 bits)", free_mib=2048
+        ),
+    ),
+    (
+        "ggml_cuda_init: failed to initialize ROCm: no ROCm-capable device is detected",
+        f.GpuInitFailed(what="ROCm: no ROCm-capable device is detected"),
+    ),
+    ("ggml_vulkan: No devices found.", f.GpuInitFailed(what="Vulkan: No devices found.")),
+    (
+        "ggml_vulkan: Invalid device index in GGML_VK_VISIBLE_DEVICES.",
+        f.GpuInitFailed(what="Vulkan: Invalid device index in GGML_VK_VISIBLE_DEVICES."),
     ),
     (
         "srv    load_model: loading model '/srv/a b.gguf'",

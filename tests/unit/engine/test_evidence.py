@@ -283,3 +283,27 @@ def test_cache_in_host_memory_without_any_weights_is_unknown() -> None:
 
 def test_an_empty_log_is_unknown() -> None:
     assert judge([]).label == "unknown"
+
+
+def test_a_gpu_runtime_that_failed_is_quoted_first_where_a_device_was_expected() -> None:
+    failed = "ggml_cuda_init: failed to initialize ROCm: no ROCm-capable device is detected"
+    lines = [failed, *(line.replace("Vulkan0", "CPU") for line in without(USING, LISTED))]
+    found = verdict(lines, device_expected=True)
+    assert found.residency == Evicted(None)
+    assert found.evidence[0].line == failed
+    assert verdict(lines).label == "host"
+
+
+def test_work_buffers_count_once_per_context_and_trial_loads_not_at_all() -> None:
+    main = "llama_context: n_rs_seq              = 2"
+    work = "sched_reserve:    Vulkan0 compute buffer size =   100.00 MiB"
+    more = "sched_reserve:    Vulkan0 compute buffer size =    40.00 MiB"
+    pinned = "sched_reserve: Vulkan_Host compute buffer size =     3.00 MiB"
+    collector = EvidenceCollector()
+    lines = [*TRIAL, *START[:8], main, KV, RS, work, pinned, MTP, KV, more, more, LOADED]
+    for line in lines:
+        if (found := fact(line)) is not None:
+            collector.add(line, found)
+    mib = 6.31 + 2.00 + 0.67 + 100.00 + 2.00 + 40.00
+    assert collector.printed.device_bytes == round(mib * 2**20)
+    assert collector.printed.pinned_bytes == 3 * 2**20

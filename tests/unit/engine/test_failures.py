@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mtpd.engine.failures import classify
+from mtpd.engine.failures_seen import Asked, asked
 from mtpd.types import FailureClass
 from tests.unit.engine import recorded
 
@@ -80,6 +81,46 @@ LINES: list[tuple[str, FailureClass, str]] = [
         FailureClass.OOM_VRAM,
         "512.00 MiB",
     ),
+    (
+        "ggml_vulkan: Requested buffer size exceeds device buffer size limit: ErrorOutOfDevice",
+        FailureClass.OOM_VRAM,
+        "device memory",
+    ),
+    (
+        "ggml_vulkan: No suitable memory type found: ErrorOutOfDeviceMemory",
+        FailureClass.OOM_VRAM,
+        "device memory",
+    ),
+    (
+        "0.1 E llama_init_from_model: failed to allocate buffer for rs cache",
+        FailureClass.OOM_VRAM,
+        "device memory",
+    ),
+    (
+        "0.1 E graph_reserve: failed to allocate compute pp buffers",
+        FailureClass.OOM_VRAM,
+        "device memory",
+    ),
+    (
+        "Memory critical error by agent node-1 (Agent handle: 0x5) on address 0x7.",
+        FailureClass.CRASH,
+        "Memory critical error",
+    ),
+    (
+        ":0:rocdevice.cpp:2995: Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR",
+        FailureClass.CRASH,
+        "HSA_STATUS_ERROR",
+    ),
+    (
+        "ggml_vulkan: device lost on Vulkan0",
+        FailureClass.DEVICE_LOST,
+        "device lost on Vulkan0",
+    ),
+    (
+        "HW Exception by GPU node-2 (Agent handle: 0x5) reason : ECC",
+        FailureClass.GPU_HANG,
+        "ECC",
+    ),
     ("ROCm error: out of memory", FailureClass.OOM_VRAM, "device memory"),
     ("terminate called after throwing std::bad_alloc", FailureClass.OOM_HOST, "host memory"),
     (
@@ -118,8 +159,13 @@ LINES: list[tuple[str, FailureClass, str]] = [
 def test_a_telling_line_decides_whatever_the_exit_code(
     line: str, failure: FailureClass, says: str
 ) -> None:
-    for status in ({"exit_code": 1, "signal": None}, {"exit_code": None, "signal": 6}):
-        found = classify(**status, ready_before=False, lines=["before", line, "after"])
+    for exit_code, signal in ((1, None), (None, 6)):
+        found = classify(
+            exit_code=exit_code,
+            signal=signal,
+            ready_before=False,
+            lines=["before", line, "after"],
+        )
         assert (found.failure, found.line) == (failure, line)
         assert says in found.sentence
 
@@ -128,6 +174,41 @@ def test_running_out_of_memory_explains_the_errors_that_follow_it() -> None:
     lines = ["ROCm error: unknown error", "cudaMalloc failed", "ErrorOutOfDeviceMemory"]
     found = classify(exit_code=None, signal=6, ready_before=True, lines=lines)
     assert found.failure is FailureClass.OOM_VRAM
+
+
+def test_slots_and_context_are_named_as_the_cause_before_the_depth() -> None:
+    argv = ("llama-server", "--ctx-size", "32768", "--parallel", "4", "--spec-draft-n-max", "3")
+    found = classify(
+        exit_code=1,
+        signal=None,
+        ready_before=False,
+        lines=["allocating 512.00 MiB on device 0: cudaMalloc failed: out of memory"],
+        asked=asked(argv),
+    )
+    assert "4 slots and a context of 32768 tokens, drafting 3 deep" in found.sentence
+    assert found.hint.index("slots") < found.hint.index("context") < found.hint.index("depth")
+
+
+def test_what_a_command_line_does_not_say_is_not_made_up() -> None:
+    assert asked(()) == Asked()
+    assert asked(("llama-server", "-np", "1", "-c")) == Asked(slots=1)
+    assert asked(("llama-server", "-np", "many", "-c", "4096", "-c", "8192")) == Asked(context=8192)
+    found = classify(
+        exit_code=1,
+        signal=None,
+        ready_before=False,
+        lines=["ROCm error: out of memory"],
+        asked=Asked(slots=1),
+    )
+    assert found.sentence == "there is not enough device memory"
+    one = classify(
+        exit_code=1,
+        signal=None,
+        ready_before=False,
+        lines=["ROCm error: out of memory"],
+        asked=Asked(slots=1, context=4096),
+    )
+    assert one.sentence.endswith("for 1 slot and a context of 4096 tokens")
 
 
 STATUSES: list[tuple[int | None, int | None, bool, FailureClass, str]] = [
