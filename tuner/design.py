@@ -12,8 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from tuner.acceptance import TRUSTED_FULL_DRAFTS, PositionCounts, full_draft_ratio, pool_counts
-from tuner.cost import CostFit, RowCost
+from tuner.belief import believe, slow_arms
 from tuner.plan import (
     Ask,
     Cell,
@@ -24,23 +23,17 @@ from tuner.plan import (
     Stop,
     WorkloadPlan,
 )
-from tuner.select import cost_of
 from tuner.speed import TIE_RATIO
-from tuner.throughput import (
-    DepthForecast,
-    WorkloadPoint,
-    p_beats,
-    predict_depth,
-    step_ratio,
-)
-from tuner.types import Arm, Budget, depth_order
+from tuner.types import Arm, Budget, Unknown, depth_order
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tuner.summary import ArmSummary
+    from tuner.belief import Belief
+    from tuner.cost import RowCost
 
 __all__ = [
+    "DOUBT",
+    "FIRST_DEPTH",
+    "SHORT_STEPS",
     "Ask",
     "Cell",
     "Design",
@@ -59,8 +52,8 @@ FIRST_DEPTH = 2
 DOUBT = 0.02
 """Chance of a better arm below which it is not worth an engine start."""
 
-_MEASURED_SD = 0.02
-"""Error of the logarithm of a measured arm's tokens per second."""
+SHORT_STEPS = 24
+"""Short steps per number of rows: some ten seconds each where an engine start takes 40."""
 
 
 class Design(Protocol):
@@ -80,16 +73,18 @@ class Sweep:
         workloads: What to run.
         repetitions: Of every prompt on the same start; they reduce timing noise only.
         budget: Limits; reaching one ends the sweep with what was measured.
+        deepest: Deepest depth that is predicted to fit, or None if there is no prediction.
     """
 
     arms: tuple[Arm, ...]
     workloads: tuple[WorkloadPlan, ...]
     repetitions: int = 3
     budget: Budget = field(default_factory=Budget)
+    deepest: int | None = None
 
     def ask(self, history: History) -> Ask | Stop:
         """Next arm with missing cells."""
-        state = State.of(self, history)
+        state = State.of(self, history, deepest=self.deepest)
         for arm in state.open:
             return state.ask(arm, "is the next depth of the sweep")
         return state.stop("every depth that fits was measured", ())
@@ -97,11 +92,12 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelBased:
-    """Measure as few arms as the model of acceptance and row cost needs.
+    """Measure as few arms as what is known of acceptance and step times allows.
 
-    Starts at depth 2 if it fits, learns the row cost from a second depth unless it is
-    known, then measures the untried depth with the largest chance of being more than 2 %
-    faster than the best measured one, while that chance exceeds 2 %.
+    Starts at depth 2 if it fits, with short steps that show the row cost; then measures the
+    untried depth with the largest chance of being more than 2 % faster than the best measured
+    one, while that chance exceeds ``DOUBT``. Where no prediction says what fits, a second,
+    shallower start has to confirm that the first one was in device memory.
 
     Attributes:
         arms: Depths of one profile.
@@ -110,6 +106,7 @@ class ModelBased:
         budget: Limits.
         row_cost: Known for this card and stack, or None.
         deepest: Deepest depth that is predicted to fit, or None if there is no prediction.
+        short_steps: Per row count of every start; 0 for none.
     """
 
     arms: tuple[Arm, ...]
@@ -118,100 +115,84 @@ class ModelBased:
     budget: Budget = field(default_factory=Budget)
     row_cost: RowCost | None = None
     deepest: int | None = None
+    short_steps: int = SHORT_STEPS
 
     def ask(self, history: History) -> Ask | Stop:
         """Next arm by chance of beating the best one."""
-        state = State.of(self, history, deepest=self.deepest)
+        told = history.only(self.arms)
+        slow = {one.arm: one.reason for one in slow_arms(told, self.row_cost)}
+        state = State.of(self, told, deepest=self.deepest, slow=slow)
         for arm in state.open:
             if arm in state.attempts:
-                return state.ask(arm, "lacks cells of its first start")
-        best = max(
-            state.measured, key=lambda row: (row.tps or 0.0, depth_order(row.arm)), default=None
-        )
-        if best is None:
+                return self._start(state, arm, "lacks cells of its first start")
+        if not state.measured:
             return self._first(state)
-        base = self._base(state, history)
-        cost = cost_of(state.measured) if len(state.measured) > 1 else self.row_cost
-        if base is None or not isinstance(cost, CostFit | RowCost):
+        deepest = max(arm.depth for arm in self.arms)
+        belief = believe(told, deepest=deepest, row_cost=self.row_cost)
+        if isinstance(belief, Unknown):
             return self._unpredictable(state)
-        return self._promising(state, best, base, cost)
+        best = max(
+            (row.arm for row in state.measured),
+            key=lambda arm: (belief.log_tps[arm.depth], depth_order(arm)),
+        )
+        return self._witness(state, belief, best) or self._promising(state, belief, best)
+
+    def _start(self, state: State, arm: Arm, reason: str) -> Ask | Stop:
+        return state.ask(arm, reason, short_steps=self.short_steps if arm.depth else 0)
 
     def _first(self, state: State) -> Ask | Stop:
         shallow = [arm for arm in state.open if arm.depth <= FIRST_DEPTH]
         if shallow:
-            return state.ask(
-                max(shallow, key=depth_order), f"is where the search starts (at most {FIRST_DEPTH})"
+            return self._start(
+                state,
+                max(shallow, key=depth_order),
+                f"is where the search starts (at most {FIRST_DEPTH})",
             )
         for arm in state.open:
-            return state.ask(arm, "is the shallowest depth left")
+            return self._start(state, arm, "is the shallowest depth left")
         return state.stop("no depth could be measured", ())
-
-    def _base(self, state: State, history: History) -> _Base | None:
-        """The deepest measured depth whose counts can be trusted, or None."""
-        for row in sorted(state.measured, key=lambda one: depth_order(one.arm), reverse=True):
-            if row.arm.depth and (points := _points(row, history)):
-                return _Base(row.arm.depth, points)
-        return None
 
     def _unpredictable(self, state: State) -> Ask | Stop:
         for arm in state.open:
-            return state.ask(arm, "gives the row cost and the acceptance that are not known yet")
+            return self._start(
+                state, arm, "gives the row cost and the acceptance that are not known yet"
+            )
         return state.stop("every depth that fits was measured", ())
 
-    def _promising(
-        self, state: State, best: ArmSummary, base: _Base, cost: CostFit | RowCost
-    ) -> Ask | Stop:
-        top = best.tps or 0.0
-        chances: list[tuple[float, Arm]] = []
-        out: list[Rejected] = []
-        for arm in state.open:
-            forecast = _forecast(arm.depth, base, cost, state.measured)
-            chance = p_beats(
-                forecast.log_tps, forecast.sd_log, math.log(top), _MEASURED_SD, eps=TIE_RATIO
-            )
-            if arm.depth > base.depth and forecast.bound_tps < top:
-                why = f"reaches at most {forecast.bound_tps:.1f} tok/s of {top:.1f}"
-            elif chance <= DOUBT:
-                why = f"is expected at {forecast.tps.mid:.1f} tok/s of {top:.1f}"
-            else:
-                chances.append((chance, arm))
-                continue
-            out.append(
-                Rejected(arm=arm, verdict=Elimination.DOES_NOT_PAY, reason=f"{why}, does not pay")
-            )
-        if not chances:
-            reason = f"{best.arm} is the best measured and no other has a chance above {DOUBT:.0%}"
-            return state.stop(reason, out)
-        chance, arm = max(chances, key=lambda one: (one[0], depth_order(one[1])))
-        return state.ask(arm, f"beats {best.arm} by {TIE_RATIO:.0%} with a chance of {chance:.0%}")
+    def _witness(self, state: State, belief: Belief, best: Arm) -> Ask | Stop | None:
+        """A shallower start that can show an eviction which no log tells, where one is needed.
 
-
-@dataclass(frozen=True, slots=True)
-class _Base:
-    depth: int
-    points: tuple[WorkloadPoint, ...]
-
-
-def _points(row: ArmSummary, history: History) -> tuple[WorkloadPoint, ...] | None:
-    """Counts and step time per workload; None unless all of them can be trusted."""
-    out: list[WorkloadPoint] = []
-    for workload, _ in row.workload_tps:
-        counts = pool_counts(
-            o for o in history.observations if o.arm == row.arm and o.workload == workload
+        What a log and a prediction of memory both say needs no witness.
+        """
+        depths = {row.arm.depth for row in state.measured}
+        shallower = [arm for arm in state.open if arm.depth < min(depths)]
+        confirmed = len(depths) > 1 and min(depths) <= 1
+        if self.deepest is not None or confirmed or not shallower:
+            return None
+        arm = max(
+            shallower, key=lambda one: (belief.p_beats(one.depth, best.depth), depth_order(one))
         )
-        times = [c.step_s for c in row.cells if c.workload == workload and c.step_s is not None]
-        if not isinstance(counts, PositionCounts) or not counts.steps or not times:
-            return None
-        drafted = counts.steps * counts.depth - counts.cut
-        if full_draft_ratio(drafted, counts.steps, counts.depth) < TRUSTED_FULL_DRAFTS:
-            return None
-        out.append(WorkloadPoint(counts=counts, step_s=sum(times) / len(times)))
-    return tuple(out)
+        return self._start(
+            state, arm, f"shows whether depth {min(depths)} is as fast as device memory allows"
+        )
+
+    def _promising(self, state: State, belief: Belief, best: Arm) -> Ask | Stop:
+        if not state.open:
+            return state.stop("every depth that fits was measured", ())
+        chances = {arm: belief.p_beats(arm.depth, best.depth) for arm in state.open}
+        arm = max(chances, key=lambda one: (chances[one], depth_order(one)))
+        if chances[arm] > DOUBT:
+            why = f"beats {best} by {TIE_RATIO:.0%} with a chance of {chances[arm]:.0%}"
+            return self._start(state, arm, why)
+        reason = f"{best} is the best measured and no other has a chance above {DOUBT:.0%}"
+        return state.stop(reason, [_does_not_pay(arm, belief, best) for arm in state.open])
 
 
-def _forecast(
-    depth: int, base: _Base, cost: CostFit | RowCost, measured: Sequence[ArmSummary]
-) -> DepthForecast:
-    nearest = min(abs(row.arm.depth - depth) for row in measured)
-    step = step_ratio(cost, base.depth, depth, nearest=nearest)
-    return predict_depth(base.points, depth, step)
+def _does_not_pay(arm: Arm, belief: Belief, best: Arm) -> Rejected:
+    top = belief.tps(best.depth).mid
+    bound = math.exp(belief.bounds[arm.depth])
+    if arm.depth > belief.counted and bound < top:
+        why = f"reaches at most {bound:.1f} tok/s of {top:.1f}"
+    else:
+        why = f"is expected at {belief.tps(arm.depth).mid:.1f} tok/s of {top:.1f}"
+    return Rejected(arm=arm, verdict=Elimination.DOES_NOT_PAY, reason=f"{why}, does not pay")

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tuner.select import does_not_fit, rejection
 from tuner.summary import ArmSummary, not_usable, summarise
 from tuner.types import depth_order
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tuner.types import Arm, Budget, Observation, ShortStep, Start
 
@@ -31,6 +32,8 @@ __all__ = [
     "Task",
     "WorkloadPlan",
 ]
+
+_NOTHING: Final[Mapping[Arm, str]] = MappingProxyType({})
 
 ATTEMPTS = 2
 """Engine starts of one arm before its missing cells are given up."""
@@ -82,6 +85,15 @@ class History:
     def stepped(self, *steps: ShortStep) -> History:
         """History with more short steps."""
         return replace(self, short_steps=self.short_steps + steps)
+
+    def only(self, arms: Collection[Arm]) -> History:
+        """What was told of these arms; what was spent stays."""
+        return replace(
+            self,
+            observations=tuple(o for o in self.observations if o.arm in arms),
+            starts=tuple(s for s in self.starts if s.arm in arms),
+            short_steps=tuple(s for s in self.short_steps if s.arm in arms),
+        )
 
 
 class Elimination(enum.StrEnum):
@@ -172,10 +184,21 @@ class State:
     spent_j: float | None
 
     @classmethod
-    def of(cls, task: Task, history: History, *, deepest: int | None = None) -> State:
+    def of(
+        cls,
+        task: Task,
+        history: History,
+        *,
+        deepest: int | None = None,
+        slow: Mapping[Arm, str] = _NOTHING,
+    ) -> State:
         """Sort the arms of ``task`` by what ``history`` says of them.
 
-        ``deepest`` is the deepest depth that is predicted to fit, or None.
+        Args:
+            task: What is searched.
+            history: All that was told.
+            deepest: Deepest depth that is predicted to fit, or None.
+            slow: Why the step times of an arm say that it does not fit.
         """
         arms = sorted(set(task.arms), key=depth_order)
         seen = [o for o in history.observations if o.arm in arms]
@@ -186,22 +209,25 @@ class State:
         for arm, _ in ids:
             attempts[arm] = attempts.get(arm, 0) + 1
         missing = {arm: _missing(arm, task.workloads, task.repetitions, seen) for arm in arms}
-        out = _misfits(arms, rows, deepest)
-        wanted = [arm for arm in arms if missing[arm] and arm not in {r.arm for r in out}]
+        out = _misfits(arms, rows, deepest, slow)
+        barred = {r.arm for r in out}
+        wanted = [arm for arm in arms if missing[arm] and arm not in barred]
         given_up = [arm for arm in wanted if attempts.get(arm, 0) >= ATTEMPTS]
         return cls(
             budget=task.budget,
             attempts=attempts,
             missing=missing,
             open=tuple(arm for arm in wanted if arm not in given_up),
-            measured=tuple(row for row in rows.values() if rejection(row) is None),
+            measured=tuple(
+                row for row in rows.values() if rejection(row) is None and row.arm not in barred
+            ),
             out=tuple(sorted([*out, *(_given_up(arm, rows) for arm in given_up)], key=_by_depth)),
             cells=len({(o.arm, o.workload, o.prompt) for o in seen}),
             spent_s=history.spent_s,
             spent_j=history.spent_j,
         )
 
-    def ask(self, arm: Arm, reason: str) -> Ask | Stop:
+    def ask(self, arm: Arm, reason: str, *, short_steps: int = 0) -> Ask | Stop:
         """Ask for the missing cells of an arm, if the budget allows it."""
         cells = self.missing[arm]
         budget = self.budget
@@ -216,7 +242,9 @@ class State:
             return self.stop("the energy cannot be read, so a budget in joules cannot be kept", ())
         if budget.max_joules is not None and (self.spent_j or 0.0) >= budget.max_joules:
             return self.stop(f"the budget of {budget.max_joules:g} J is spent", ())
-        return Ask(arm=arm, cells=cells, reason=f"depth {arm.depth} {reason}")
+        return Ask(
+            arm=arm, cells=cells, reason=f"depth {arm.depth} {reason}", short_steps=short_steps
+        )
 
     def stop(self, reason: str, unpromising: Sequence[Rejected]) -> Stop:
         """Stop; arms that are neither measured nor out for a reason were not reached."""
@@ -256,21 +284,27 @@ def _missing(
 
 
 def _misfits(
-    arms: Sequence[Arm], rows: dict[Arm, ArmSummary], deepest: int | None
+    arms: Sequence[Arm],
+    rows: Mapping[Arm, ArmSummary],
+    deepest: int | None,
+    slow: Mapping[Arm, str],
 ) -> list[Rejected]:
     """Arms that do not fit: seen, deeper than one that was seen, or predicted.
 
-    A deeper arm that was measured resident stands by itself.
+    A deeper arm that was measured resident stands by itself, unless a shallower one is too
+    slow to be resident: then what the log says has been wrong already.
     """
     out: list[Rejected] = []
     evicted: Arm | None = None
+    trusted = True
     for arm in arms:
         row = rows.get(arm)
-        seen = None if row is None else does_not_fit(row.residency)
+        seen = slow.get(arm) if row is None else does_not_fit(row.residency) or slow.get(arm)
         if seen is not None:
             evicted = evicted or arm
+            trusted = trusted and arm not in slow
             why = seen
-        elif row is not None and row.tps is not None:
+        elif trusted and row is not None and row.tps is not None:
             continue
         elif evicted is not None:
             why = f"does not fit (depth {evicted.depth} already does not)"

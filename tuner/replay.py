@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from tuner.design import ModelBased, Sweep
 from tuner.plan import Ask, Cell, History, Stop
-from tuner.select import choose_depth, summarise
+from tuner.select import choose
 from tuner.types import Arm, Decision, Observation, ShortStep, Start, Unknown, passes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tuner.design import Design
 
@@ -99,6 +100,7 @@ def replay(
     *,
     history: History | None = None,
     incumbent: Arm | None = None,
+    memory_bytes: Mapping[Arm, int] | None = None,
     limit: int = _LIMIT,
 ) -> Replayed:
     """Let a design ask a bench until it stops, then choose among what was measured.
@@ -108,6 +110,7 @@ def replay(
         bench: What answers it.
         history: What is known beforehand.
         incumbent: The arm that runs now, if any.
+        memory_bytes: Device memory per arm, where predicted.
         limit: Engine starts after which the search ends anyhow.
     """
     known = history or History()
@@ -117,7 +120,13 @@ def replay(
         if isinstance(answer, Ask) and len(asks) >= limit:
             answer = Stop(reason=f"the search did not stop within {limit} starts", rejected=())
         if isinstance(answer, Stop):
-            decision = choose_depth(summarise(known.observations, known.starts), incumbent)
+            decision = choose(
+                known,
+                incumbent,
+                memory_bytes=memory_bytes,
+                deepest=design.deepest if isinstance(design, ModelBased | Sweep) else None,
+                row_cost=design.row_cost if isinstance(design, ModelBased) else None,
+            )
             return Replayed(history=known, asks=tuple(asks), stop=answer, decision=decision)
         asks.append(answer)
         told = bench.run(answer, known)

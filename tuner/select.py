@@ -1,58 +1,106 @@
 """Which depth of a model to run, and (from ``tuner.pools``) which model of a pool.
 
-Covers the tie rule, the incumbent's right to stay, the refusal of arms that are not proven
-to be in device memory, and the one sentence that names the numbers. Does not decide when
-to switch a running engine (``tuner.policy``).
+Covers the incumbent's right to stay, the rule for equivalent arms, and the refusal of arms
+that are not proven to be in device memory. The words are in ``tuner.wording``; when to switch
+a running engine is ``tuner.policy``.
 """
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tuner.belief import Belief, believe, slow_arms
 from tuner.compare import Incomparable
 from tuner.cost import CostFit, StepPoint, fit_cost
 from tuner.pools import Candidate, Objective, choose_model
-from tuner.speed import SpeedComparison, compare_speeds, ratio_text, speed_interval
+from tuner.speed import SpeedComparison, compare_speeds, speed_interval
 from tuner.summary import ArmSummary, summarise
 from tuner.types import (
     Act,
     Arm,
     Decision,
     Evicted,
+    Interval,
     Residency,
     Spilled,
     Unknown,
     depth_order,
     passes,
 )
+from tuner.wording import (
+    Rival,
+    Why,
+    belief_of,
+    evidence_of,
+    listed,
+    misfits,
+    refusals,
+    sentence,
+    traps,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tuner.cost import RowCost
+    from tuner.plan import History
+
 __all__ = [
+    "EQUIVALENT",
     "ArmSummary",
     "Candidate",
     "Objective",
+    "choose",
     "choose_depth",
     "choose_model",
     "cost_of",
     "does_not_fit",
     "rejection",
     "summarise",
-    "unbeaten",
 ]
 
-_MISFIT = 0.10
-"""Residual of the cost fit from which it is worth a word."""
+EQUIVALENT = 0.05
+"""Chance of giving away more than the tie ratio up to which less memory is preferred."""
+
+_ALONE = (
+    "nothing but the log says that this depth is in device memory: "
+    "memory was not predicted and no second start confirms it"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rival:
-    row: ArmSummary
-    verdict: SpeedComparison | Incomparable
-    """Of the rival against the chosen arm."""
+def choose(
+    history: History,
+    incumbent: Arm | None = None,
+    *,
+    subject: str | None = None,
+    memory_bytes: Mapping[Arm, int] | None = None,
+    deepest: int | None = None,
+    row_cost: RowCost | None = None,
+) -> Decision:
+    """Choose among the depths of one profile by all that was told.
+
+    As ``choose_depth``, with what all starts and short steps together say of the speeds
+    (``tuner.belief``), and without arms whose step times say that they do not fit.
+
+    Args:
+        history: Of one profile.
+        incumbent: The arm that runs now, if any.
+        subject: What the decision is about; by default the profile.
+        memory_bytes: Device memory per arm, where known for all arms in the running.
+        deepest: Deepest depth that is predicted to fit, or None if there is no prediction.
+        row_cost: Known for this card and stack, or None.
+    """
+    belief = believe(history, row_cost=row_cost)
+    return choose_depth(
+        summarise(history.observations, history.starts),
+        incumbent,
+        subject=subject,
+        memory_bytes=memory_bytes,
+        belief=None if isinstance(belief, Unknown) else belief,
+        slow={one.arm: one.reason for one in slow_arms(history, row_cost)},
+        predicted=deepest is not None,
+    )
 
 
 def choose_depth(
@@ -61,27 +109,35 @@ def choose_depth(
     *,
     subject: str | None = None,
     memory_bytes: Mapping[Arm, int] | None = None,
+    belief: Belief | None = None,
+    slow: Mapping[Arm, str] | None = None,
+    predicted: bool = True,
 ) -> Decision:
     """Choose among the depths of one profile.
 
-    An arm is in the running if its residency passes and no comparable arm beats it (more
-    than 2 % faster and the paired interval clear of 1). The incumbent stays if it is in
-    the running; otherwise the least memory wins, by default the smallest depth.
+    The incumbent stays unless a comparable arm is proven to beat it (more than 2 % faster
+    and the interval clear of 1). Otherwise the fastest arm wins, except that one which
+    needs less memory is preferred if the chance that it gives away more than 2 % is at most
+    ``EQUIVALENT``. Among arms that cannot be compared the least memory wins, by default the
+    smallest depth.
 
     Args:
         summaries: Rows of one profile; their order plays no role.
         incumbent: The arm that runs now, if any.
         subject: What the decision is about; by default the profile.
         memory_bytes: Device memory per arm, where known for all arms in the running.
+        belief: What all starts together say of the speeds; None: each arm by itself.
+        slow: Why the step times of an arm say that it does not fit.
+        predicted: Whether memory was predicted; otherwise a lone start is said to be one.
     """
     rows = sorted(summaries, key=lambda row: depth_order(row.arm))
     if len({row.arm.profile for row in rows}) > 1:
         msg = "choose_depth compares the depths of one profile"
         raise ValueError(msg)
     about = subject or next((row.arm.profile for row in rows), "no arm")
-    refused = {row.arm: why for row in rows if (why := rejection(row)) is not None}
+    refused = _refused(rows, slow or {})
     eligible = [row for row in rows if row.arm not in refused]
-    evidence = tuple(_evidence(row, refused.get(row.arm)) for row in rows)
+    evidence = tuple(evidence_of(row, refused.get(row.arm)) for row in rows)
     if not eligible:
         return Decision(
             act=Act.REJECT,
@@ -89,22 +145,138 @@ def choose_depth(
             arm=None,
             previous=incumbent,
             reason=f"no depth of {about} can be chosen: "
-            + (_list(_refusals(refused)) or "nothing was measured"),
+            + (listed(refusals(refused)) or "nothing was measured"),
             evidence=evidence,
         )
-    running = unbeaten(eligible)
-    chosen = _pick(running, incumbent, memory_bytes or {})
-    rivals = [_Rival(row, compare_speeds(row, chosen)) for row in eligible if row.arm != chosen.arm]
+    field = _Field(eligible, belief, memory_bytes or {})
+    chosen, why = field.pick(incumbent)
+    rivals = [Rival(row, field.verdict(row, chosen)) for row in eligible if row != chosen]
     cost = cost_of(eligible)
+    known = [row for row in eligible if field.speed(row) is not None]
     return Decision(
         act=_act(chosen.arm, incumbent),
         subject=about,
         arm=chosen.arm,
         previous=incumbent,
-        predicted=speed_interval(chosen),
-        reason=_sentence(chosen, rivals, cost, _refusals(refused), kept=chosen.arm == incumbent),
-        evidence=(*evidence, *_misfits(eligible, cost), *_traps(rivals)),
+        predicted=field.speed(chosen) or speed_interval(chosen),
+        reason=sentence(
+            chosen,
+            rivals,
+            why,
+            row_cost=field.row_cost(cost),
+            refused=refusals(refused),
+            predicted=field.predicted(chosen, refused),
+        ),
+        evidence=(
+            *evidence,
+            *(belief_of(belief, known) if belief is not None and known else ()),
+            *misfits(eligible, cost),
+            *traps(rivals),
+            *(() if predicted or len(rows) > 1 else (_ALONE,)),
+        ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """The arms that may be chosen, and what is known of their speeds."""
+
+    rows: Sequence[ArmSummary]
+    belief: Belief | None
+    memory: Mapping[Arm, int]
+
+    def pick(self, incumbent: Arm | None) -> tuple[ArmSummary, Why]:
+        """The chosen row, and what decided."""
+        for row in self.rows:
+            if row.arm == incumbent and not self._beaten(row):
+                return row, Why(kept=True, frugal=False)
+        winners = [self._winner(group) for group in self._comparable()]
+        return min(winners, key=lambda pair: self._memory(pair[0]))
+
+    def verdict(self, a: ArmSummary, b: ArmSummary) -> SpeedComparison | Incomparable:
+        """Of a against b; by all starts together where these cover both."""
+        direct = compare_speeds(a, b)
+        if isinstance(direct, Incomparable) or self.belief is None:
+            return direct
+        if self.speed(a) is None or self.speed(b) is None:
+            return direct
+        ratio = self.belief.ratio(a.arm.depth, b.arm.depth)
+        return replace(direct, ratio=ratio.mid, interval=ratio)
+
+    def speed(self, row: ArmSummary) -> Interval | None:
+        """Tokens per second by all starts together; None where these do not cover it."""
+        belief = self.belief
+        covered = belief is not None and belief.covers(row.arm, row.fingerprint)
+        return belief.tps(row.arm.depth) if belief is not None and covered else None
+
+    def row_cost(self, cost: CostFit | Unknown) -> float | None:
+        """Cost of a row as a share of a plain step; None where nothing measured it."""
+        if self.belief is not None and (self.belief.short_steps or self.belief.starts > 1):
+            return self.belief.row_cost().mid
+        return cost.c if isinstance(cost, CostFit) else None
+
+    def predicted(
+        self, chosen: ArmSummary, refused: Mapping[Arm, str]
+    ) -> tuple[tuple[int, float], ...]:
+        """Depths within the counts that were not measured: speed over that of ``chosen``."""
+        belief = self.belief
+        if belief is None or self.speed(chosen) is None:
+            return ()
+        seen = {row.arm.depth for row in self.rows} | {arm.depth for arm in refused}
+        return tuple(
+            (depth, belief.ratio(depth, chosen.arm.depth).mid)
+            for depth in range(belief.counted + 1)
+            if depth not in seen
+        )
+
+    def _beaten(self, row: ArmSummary) -> bool:
+        verdicts = [self.verdict(other, row) for other in self.rows if other != row]
+        return any(isinstance(v, SpeedComparison) and v.faster for v in verdicts)
+
+    def _comparable(self) -> list[list[ArmSummary]]:
+        """Groups of rows; each row can be compared with the shallowest of its group."""
+        groups: list[list[ArmSummary]] = []
+        for row in self.rows:
+            for group in groups:
+                if isinstance(self.verdict(row, group[0]), SpeedComparison):
+                    group.append(row)
+                    break
+            else:
+                groups.append([row])
+        return groups
+
+    def _winner(self, group: Sequence[ArmSummary]) -> tuple[ArmSummary, Why]:
+        """The fastest row, or an equivalent one that needs less memory."""
+        top = max(group, key=lambda row: (self._mean(row), depth_order(row.arm)))
+        equal = [row for row in group if self._gives_away(row, top) <= EQUIVALENT]
+        frugal = min([top, *equal], key=self._memory)
+        return frugal, Why(kept=False, frugal=frugal != top)
+
+    def _mean(self, row: ArmSummary) -> float:
+        speed = self.speed(row)
+        return speed.mid if speed is not None else row.tps or 0.0
+
+    def _gives_away(self, row: ArmSummary, top: ArmSummary) -> float:
+        """Chance that ``top`` is more than the tie ratio faster."""
+        verdict = self.verdict(top, row)
+        return 1.0 if isinstance(verdict, Incomparable) else verdict.p_faster
+
+    def _memory(self, row: ArmSummary) -> tuple[int, tuple[str, int, str, float]]:
+        known = all(one.arm in self.memory for one in self.rows)
+        return (self.memory[row.arm] if known else 0), depth_order(row.arm)
+
+
+def _refused(rows: Sequence[ArmSummary], slow: Mapping[Arm, str]) -> dict[Arm, str]:
+    """Why arms must not be chosen; deeper than a slow one nothing fits, whatever the log says."""
+    depth = min((arm.depth for arm in slow), default=None)
+    out: dict[Arm, str] = {}
+    for row in rows:
+        why = rejection(row) if row.arm not in slow else slow[row.arm]
+        if why is None and depth is not None and row.arm.depth > depth:
+            why = f"does not fit (depth {depth} already does not)"
+        if why is not None:
+            out[row.arm] = why
+    return out
 
 
 def rejection(row: ArmSummary) -> str | None:
@@ -133,16 +305,6 @@ def does_not_fit(residency: Residency) -> str | None:
             return None
 
 
-def unbeaten(rows: Sequence[ArmSummary]) -> list[ArmSummary]:
-    """The rows that no other comparable row beats; all of them if they beat in a circle."""
-    beaten = {
-        loser.arm
-        for winner, loser in itertools.permutations(rows, 2)
-        if isinstance(verdict := compare_speeds(winner, loser), SpeedComparison) and verdict.faster
-    }
-    return [row for row in rows if row.arm not in beaten] or list(rows)
-
-
 def cost_of(rows: Sequence[ArmSummary]) -> CostFit | Unknown:
     """Row cost fitted to the step times of the resident rows of one profile."""
     points = [
@@ -153,130 +315,7 @@ def cost_of(rows: Sequence[ArmSummary]) -> CostFit | Unknown:
     return fit_cost(points)
 
 
-def _pick(
-    running: Sequence[ArmSummary], incumbent: Arm | None, memory: Mapping[Arm, int]
-) -> ArmSummary:
-    for row in running:
-        if row.arm == incumbent:
-            return row
-    if all(row.arm in memory for row in running):
-        return min(running, key=lambda row: (memory[row.arm], depth_order(row.arm)))
-    return min(running, key=lambda row: depth_order(row.arm))
-
-
 def _act(arm: Arm, incumbent: Arm | None) -> Act:
     if incumbent is None:
         return Act.CHOOSE
     return Act.KEEP if arm == incumbent else Act.SWITCH
-
-
-def _sentence(
-    chosen: ArmSummary,
-    rivals: Sequence[_Rival],
-    cost: CostFit | Unknown,
-    refusals: Sequence[str],
-    *,
-    kept: bool,
-) -> str:
-    tied = [r for r in rivals if not _beaten(r)]
-    parts: list[str] = []
-    if beaten := [_named(r) for r in rivals if _beaten(r)]:
-        parts.append(f"beats {_list(beaten)}")
-    if ties := [_named(r) for r in tied if isinstance(r.verdict, SpeedComparison)]:
-        parts.append(f"ties with {_list(ties)}")
-    if unknown := [_named(r) for r in tied if isinstance(r.verdict, Incomparable)]:
-        parts.append(f"cannot be compared with {_list(unknown)}")
-    if tied:
-        parts.append("stays as the incumbent" if kept else "needs the least memory of these")
-    if not rivals:
-        parts.append("is the only depth left")
-    head = f"{chosen.arm}: {_tps(chosen)} {_list(parts)}"
-    economics = _economics(chosen, rivals, cost)
-    tail = f"; {_list(list(refusals))}" if refusals else ""
-    return f"{head}{economics}{tail}"
-
-
-def _economics(chosen: ArmSummary, rivals: Sequence[_Rival], cost: CostFit | Unknown) -> str:
-    speculative = [r.row for r in rivals if r.row.arm.depth]
-    row = chosen
-    if chosen.arm.depth == 0:
-        if not speculative:
-            return ""
-        row = max(speculative, key=lambda one: (one.tps or 0.0, depth_order(one.arm)))
-    parts: list[str] = []
-    if isinstance(cost, CostFit):
-        parts.append(f"a verification row costs {cost.c:.2f} of a step here")
-    if row.expected is not None:
-        parts.append(f"{_alphas(row)} {row.expected:.2f} tokens per step")
-    text = f": {', '.join(parts)}" if parts else ""
-    if chosen.arm.depth or any(isinstance(r.verdict, Incomparable) for r in rivals):
-        return text
-    pays = all(_beaten(r) for r in rivals)
-    return f"{text} - speculation {'does not pay' if pays else 'earns nothing measurable'} here"
-
-
-def _alphas(row: ArmSummary) -> str:
-    """Subject and verb of what the drafts earn."""
-    if isinstance(row.alphas, Unknown):
-        return f"depth {row.arm.depth} earns"
-    names = [f"alpha{i} {a.mid:.2f}" for i, a in enumerate(row.alphas, start=1)]
-    return f"{_list(names)} {'earns' if len(names) == 1 else 'earn'}"
-
-
-def _beaten(rival: _Rival) -> bool:
-    return isinstance(rival.verdict, SpeedComparison) and rival.verdict.slower
-
-
-def _named(rival: _Rival) -> str:
-    verdict = rival.verdict
-    if isinstance(verdict, Incomparable):
-        return f"depth {rival.row.arm.depth} (other {verdict.trap.value})"
-    return f"depth {rival.row.arm.depth} ({ratio_text(verdict)})"
-
-
-def _refusals(refused: Mapping[Arm, str]) -> list[str]:
-    return [f"depth {arm.depth} {why}" for arm, why in refused.items()]
-
-
-def _tps(row: ArmSummary) -> str:
-    value = row.tps or 0.0
-    return f"{value:.0f} tok/s" if value >= 100 else f"{value:.1f} tok/s"  # noqa: PLR2004 - digits shown
-
-
-def _evidence(row: ArmSummary, refused: str | None) -> str:
-    parts = [] if refused is None else [refused]
-    if row.tps is not None and row.spread is not None:
-        parts.append(f"{_tps(row)} over {len(row.cells)} prompts, spread {row.spread:.0%}")
-    if row.expected is not None:
-        parts.append(f"{row.expected:.2f} tokens per step")
-    if not isinstance(row.alphas, Unknown):
-        parts += [
-            f"alpha{i} {a.mid:.3f} [{a.low:.3f}, {a.high:.3f}]"
-            for i, a in enumerate(row.alphas, start=1)
-        ]
-    if row.outliers:
-        parts.append(f"{row.outliers} outlier{'' if row.outliers == 1 else 's'} kept")
-    parts += [f"{x.count} left out: {x.reason}" for x in row.excluded]
-    return f"{row.arm}: {', '.join(parts)}"
-
-
-def _misfits(rows: Sequence[ArmSummary], cost: CostFit | Unknown) -> list[str]:
-    if isinstance(cost, Unknown):
-        return []
-    depths = [row.arm.depth for row in rows if row.step_s is not None]
-    return [
-        f"depth {depth} takes {residual:+.0%} per step against the fitted line: "
-        "the row cost is not one number here, or the arm is not really resident"
-        for depth, residual in zip(depths, cost.residuals, strict=True)
-        if abs(residual) > _MISFIT
-    ]
-
-
-def _traps(rivals: Sequence[_Rival]) -> list[str]:
-    return [r.verdict.sentence for r in rivals if isinstance(r.verdict, Incomparable)]
-
-
-def _list(items: Sequence[str]) -> str:
-    if len(items) < 2:  # noqa: PLR2004 - one item needs no "and"
-        return "".join(items)
-    return f"{', '.join(items[:-1])} and {items[-1]}"

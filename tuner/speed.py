@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.compare import Comparable, Incomparable, TextRun, Trap, comparable
-from tuner.special import t_quantile
+from tuner.special import normal_cdf, t_quantile
 from tuner.types import Interval
 
 if TYPE_CHECKING:
@@ -73,6 +73,18 @@ class SpeedComparison:
         """Whether the second arm beats the first by the tie rule."""
         clear = self.interval is None or self.interval.high < 1
         return self.ratio < 1 / (1 + TIE_RATIO) and clear
+
+    @property
+    def p_faster(self) -> float:
+        """Chance that the first arm is more than the tie ratio faster; normal in the log.
+
+        Without an interval the noise of one run of each arm is assumed.
+        """
+        sd = RUN_NOISE * math.sqrt(2)
+        if self.interval is not None:
+            sd = math.log(self.interval.high / self.interval.low) / (2 * _Z_95)
+        margin = math.log(self.ratio / (1 + TIE_RATIO))
+        return normal_cdf(margin / sd) if sd else float(margin > 0)
 
     @property
     def tie(self) -> bool:

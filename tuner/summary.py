@@ -39,7 +39,14 @@ from tuner.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["ArmSummary", "CellSummary", "Excluded", "not_usable", "summarise"]
+__all__ = [
+    "ArmSummary",
+    "CellSummary",
+    "Excluded",
+    "decode_steps",
+    "not_usable",
+    "summarise",
+]
 
 _NOTHING_MEASURED: Final = Unknown("nothing was measured")
 
@@ -200,7 +207,7 @@ def _cell(group: list[Observation]) -> CellSummary:
     first = group[0]
     digests = {o.digest for o in group}
     speeds = median_of([o.decode_tps for o in group])
-    steps = [_steps(o) for o in group]
+    steps = [decode_steps(o) for o in group]
     times = [o.decode_s / n for o, n in zip(group, steps, strict=True) if n is not None]
     return CellSummary(
         workload=first.workload,
@@ -213,7 +220,7 @@ def _cell(group: list[Observation]) -> CellSummary:
     )
 
 
-def _steps(one: Observation) -> int | None:
+def decode_steps(one: Observation) -> int | None:
     """Decode steps of a reply, drafting or plain; None where accepted tokens are not known."""
     if one.arm.depth == 0:
         return one.tokens - 1
@@ -226,7 +233,7 @@ def _steps(one: Observation) -> int | None:
 def _expected(used: list[Observation]) -> float | None:
     tokens = total = 0
     for one in distinct_texts(used):
-        steps = _steps(one)
+        steps = decode_steps(one)
         if steps is None:
             return None
         tokens += one.tokens - 1

@@ -14,6 +14,7 @@ from tuner.types import (
     Observation,
     Residency,
     Resident,
+    ShortStep,
     Start,
     Unknown,
 )
@@ -46,7 +47,11 @@ def cells(workloads: Sequence[WorkloadPlan] = WORKLOADS, repetitions: int = 3) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """True acceptance per position (unconditional), row cost, speed and memory ceiling."""
+    """True acceptance per position (unconditional), row cost, speed and memory ceiling.
+
+    ``draft_share`` of a row's cost drafts its token; None: the engine gives no short steps.
+    ``slow_from``: depth from which it is evicted although every log says that it is not.
+    """
 
     accepted: tuple[int, ...] = (186, 137, 80)
     steps: int = 200
@@ -58,6 +63,8 @@ class Machine:
     texts_differ: bool = False
     positions: bool = True
     wobble: float = 0.002
+    draft_share: float | None = None
+    slow_from: int | None = None
 
     def resides(self, depth: int) -> Residency:
         if self.evicts_from is not None and depth >= self.evicts_from:
@@ -66,8 +73,31 @@ class Machine:
 
     def tps(self, depth: int) -> float:
         tokens = 1 + sum(self.accepted[:depth]) / self.steps
-        slow = 2.0 if isinstance(self.resides(depth), Evicted) else 1.0
-        return self.raw_tps * tokens / (1 + self.row_cost * depth) / slow
+        return self.raw_tps * tokens / (1 + self.row_cost * depth) / self.slowdown(depth)
+
+    def slowdown(self, depth: int) -> float:
+        unread = self.slow_from is not None and depth >= self.slow_from
+        return 2.0 if unread or isinstance(self.resides(depth), Evicted) else 1.0
+
+    def short_steps(self, ask: Ask, start_id: str) -> tuple[ShortStep, ...]:
+        if self.draft_share is None:
+            return ()
+        depth, draft = ask.arm.depth, self.row_cost * self.draft_share
+        return tuple(
+            ShortStep(
+                arm=ask.arm,
+                start_id=start_id,
+                fingerprint=self.fingerprint,
+                rows=rows,
+                step_s=self.slowdown(depth)
+                * (1 + self.row_cost * rows + (draft * (depth - rows) if rows else 0.0))
+                * (1 + self.wobble * (count % 3 - 1))
+                / self.raw_tps,
+                context_tokens=100,
+            )
+            for count in range(ask.short_steps)
+            for rows in range(depth + 1)
+        )
 
     def observe(self, which: Arm, cell: Cell, start_id: str = "1") -> Observation:
         depth = which.depth
@@ -116,5 +146,6 @@ class Machine:
             )
             if not isinstance(residency, Evicted):
                 history = history.tell(*self.run(answer.arm, answer.cells, start_id))
+                history = history.stepped(*self.short_steps(answer, f"{answer.arm}#{start_id}"))
         msg = f"the design did not stop within {limit} asks"
         raise AssertionError(msg)

@@ -14,7 +14,16 @@ from tests.unit.tuner.machine import (
     cells,
 )
 from tuner.cost import RowCost
-from tuner.design import Ask, Design, Elimination, History, ModelBased, Stop, Sweep
+from tuner.design import (
+    SHORT_STEPS,
+    Ask,
+    Design,
+    Elimination,
+    History,
+    ModelBased,
+    Stop,
+    Sweep,
+)
 from tuner.types import Budget, Evicted, Start
 
 STUDY = RowCost(c=0.41, sd=0.02, source="study 000")
@@ -126,12 +135,13 @@ def test_observations_of_other_arms_play_no_role() -> None:
         (Budget(max_restarts=2), 0.0, "2 engine starts"),
         (Budget(max_cells=11), 0.0, "11 cells"),
         (Budget(max_seconds=600.0), 600.0, "600 s"),
+        (Budget(max_joules=5.0), 0.0, "5 J"),
     ],
 )
 def test_a_spent_budget_stops_and_names_what_was_not_reached(
     budget: Budget, spent_s: float, word: str
 ) -> None:
-    history = History(observations=Machine().sweep(0, 1), spent_s=spent_s)
+    history = History(observations=Machine().sweep(0, 1), spent_s=spent_s, spent_j=5.0)
     stop = sweep(0, 1, 2, budget=budget).ask(history)
     assert isinstance(stop, Stop)
     assert word in stop.reason
@@ -145,40 +155,85 @@ def test_a_budget_that_suffices_is_no_obstacle() -> None:
     assert isinstance(sweep(0, 1, 2, budget=enough).ask(history), Ask)
 
 
-def test_the_search_starts_at_depth_2_and_learns_the_row_cost_from_depth_0() -> None:
-    depths, stop = asked(Machine(), search(0, 1, 2, 3, 4))
-    assert depths == [2, 0, 1], "depth 1 has a chance of 15 % until it is measured"
-    assert verdicts(stop)[3] is Elimination.DOES_NOT_PAY
+def test_a_first_start_is_confirmed_by_a_shallower_one_where_memory_was_not_predicted() -> None:
+    design = search(0, 1, 2, 3, 4)
+    _, asks, stop = Machine(draft_share=0.15).calibrate(design)
+    assert [a.arm.depth for a in asks][:2] == [2, 1]
+    assert asks[0].reason == "depth 2 is where the search starts (at most 2)"
+    assert asks[1].reason == "depth 1 shows whether depth 2 is as fast as device memory allows"
+    assert verdicts(stop) == dict.fromkeys((0, 4), Elimination.DOES_NOT_PAY)
     assert stop.reason.startswith("m@2 is the best measured")
 
 
-def test_with_a_known_row_cost_one_start_can_be_enough() -> None:
-    clear = Machine(accepted=(190, 170, 60), row_cost=0.2)
-    known = RowCost(c=0.2, sd=0.01, source="this card, last week")
-    depths, stop = asked(clear, search(0, 1, 2, row_cost=known))
+def test_where_memory_was_predicted_one_start_with_short_steps_can_be_enough() -> None:
+    design = search(0, 1, 2, 3, deepest=3)
+    _, asks, stop = Machine(draft_share=0.15).calibrate(design)
+    assert [(a.arm.depth, a.short_steps) for a in asks] == [(2, SHORT_STEPS)]
+    assert verdicts(stop) == dict.fromkeys((0, 1, 3), Elimination.DOES_NOT_PAY)
+    reasons = {r.arm.depth: r.reason for r in stop.rejected}
+    assert reasons[1].startswith("is expected at 4")
+    assert reasons[1].endswith("tok/s of 46.8, does not pay")
+    assert reasons[3] == "reaches at most 46.1 tok/s of 46.8, does not pay"
+
+
+def test_short_steps_are_not_asked_of_an_engine_that_drafts_nothing_nor_if_switched_off() -> None:
+    asks = Machine().calibrate(search(0))[1]
+    assert [a.short_steps for a in asks] == [0]
+    off = dataclasses.replace(search(0, 1), short_steps=0)
+    assert {a.short_steps for a in Machine().calibrate(off)[1]} == {0}
+
+
+def test_without_short_steps_it_needs_more_starts() -> None:
+    depths, stop = asked(Machine(), search(0, 1, 2, 3, 4, deepest=4))
+    assert depths == [2, 1, 3]
+    assert verdicts(stop) == dict.fromkeys((0, 4), Elimination.DOES_NOT_PAY)
+
+
+def test_a_row_cost_known_beforehand_saves_starts() -> None:
+    clear = Machine(accepted=(186, 150))
+    assert asked(clear, search(0, 1, 2, deepest=2))[0] == [2, 1]
+    depths, stop = asked(clear, search(0, 1, 2, row_cost=STUDY, deepest=2))
     assert depths == [2]
     assert verdicts(stop) == {0: Elimination.DOES_NOT_PAY, 1: Elimination.DOES_NOT_PAY}
-    assert "is expected at" in stop.rejected[0].reason
-
-
-def test_a_depth_whose_best_case_loses_is_out_and_says_how_far() -> None:
-    _, stop = asked(Machine(), search(0, 2, 3, row_cost=STUDY))
-    (deep,) = [r for r in stop.rejected if r.arm.depth == 3]
-    assert deep.reason.startswith("reaches at most 46.")
-    assert deep.reason.endswith("tok/s of 46.7, does not pay")
 
 
 def test_a_chain_that_holds_is_followed_deeper() -> None:
-    chained = Machine(accepted=(190, 184, 179, 175), row_cost=0.1)
-    depths, _ = asked(chained, search(0, 1, 2, 3, 4))
-    assert depths[:3] == [2, 0, 4]
+    chained = Machine(accepted=(190, 184, 179, 175), row_cost=0.1, draft_share=0.15)
+    depths, _ = asked(chained, search(0, 1, 2, 3, 4, deepest=4))
+    assert depths[:2] == [2, 4]
 
 
 def test_a_prediction_that_a_depth_does_not_fit_saves_its_start() -> None:
-    depths, stop = asked(Machine(), search(0, 1, 2, 3, deepest=1))
-    assert depths == [1, 0]
-    assert verdicts(stop) == {2: Elimination.DOES_NOT_FIT, 3: Elimination.DOES_NOT_FIT}
-    assert "predicted: at most depth 1 does" in stop.rejected[0].reason
+    for design in (
+        search(0, 1, 2, 3, deepest=1),
+        dataclasses.replace(sweep(0, 1, 2, 3), deepest=1),
+    ):
+        depths, stop = asked(Machine(), design)
+        assert max(depths) == 1
+        assert verdicts(stop)[2] is verdicts(stop)[3] is Elimination.DOES_NOT_FIT
+        reasons = {r.arm.depth: r.reason for r in stop.rejected}
+        assert "predicted: at most depth 1 does" in reasons[2]
+
+
+def test_an_eviction_that_no_log_tells_is_found_by_the_decode_rate() -> None:
+    unread = Machine(draft_share=0.15, slow_from=2)
+    depths, stop = asked(unread, search(0, 1, 2, 3))
+    assert depths == [2, 1, 0], "depth 1 has to be confirmed in its turn"
+    reasons = {r.arm.depth: r.reason for r in stop.rejected}
+    assert reasons == {
+        2: "does not fit (a step takes 2.0x of what depth 1 predicts)",
+        3: "does not fit (depth 2 already does not)",
+    }
+    assert set(verdicts(stop).values()) == {Elimination.DOES_NOT_FIT}
+
+
+def test_a_deeper_start_that_turns_out_too_slow_does_not_fit_and_no_deeper_one_stands() -> None:
+    unread = Machine(draft_share=0.15, slow_from=3, accepted=(190, 185, 180, 176))
+    depths, stop = asked(unread, search(0, 1, 2, 3, 4, deepest=4))
+    assert depths == [2, 4, 3]
+    assert verdicts(stop)[3] is verdicts(stop)[4] is Elimination.DOES_NOT_FIT
+    reasons = {r.arm.depth: r.reason for r in stop.rejected}
+    assert reasons[4] == "does not fit (depth 3 already does not)"
 
 
 def test_if_only_deep_arms_are_given_the_shallowest_comes_first() -> None:

@@ -7,7 +7,6 @@ import statistics
 
 import pytest
 
-from tests.bench.tuner.compare import STRATEGIES, measure, share, table
 from tests.bench.tuner.fleet import DEEPEST, arm, machine, plans, tokens_per_step
 from tuner.acceptance import expected_tokens
 from tuner.design import Sweep
@@ -68,23 +67,3 @@ def test_a_hot_repetition_is_slower() -> None:
         o.decode_s for o in cold.history.observations
     )
     assert 1.1 < ratio < 1.4
-
-
-@pytest.mark.slow
-def test_every_strategy_runs_over_the_same_machines_and_has_a_row() -> None:
-    results = measure(STRATEGIES, machines=3, seed="test")
-    assert list(results) == list(STRATEGIES)
-    assert all(len(rows) == 3 for rows in results.values())
-    assert all(0 <= row.regret < 1 for rows in results.values() for row in rows)
-    lines = table(results).splitlines()
-    assert len(lines) == 2 + len(STRATEGIES)
-    assert "| static 2 |" in lines[2]
-    (alone,) = measure(["static 2"], machines=1, seed="test").values()
-    assert "± 0.00" in table({"one": alone})
-
-
-def test_a_share_has_a_wilson_interval() -> None:
-    half = share(50, 100)
-    assert (half.value, half.low, half.high) == pytest.approx((0.5, 0.4038, 0.5962), abs=1e-4)
-    assert share(100, 100).high == 1.0
-    assert str(share(0, 10)) == "0.0% [0.0%, 27.8%]"

@@ -1,0 +1,207 @@
+"""What a decode step takes at every depth, from all starts of a profile at once.
+
+One linear-Gaussian model, solved by Gauss-Newton. A step at depth j takes
+T(j) = t0 * (1 + g_1 + ... + g_j), where the increments g_i scatter around the row cost c. In
+an engine of depth k a short step that verifies r tokens takes t0 * (1 + g_1 + ... + g_r +
+(k - r) * d) for r >= 1, because it drafts k tokens whatever it verifies, and t0 * (1 + h) for
+r = 0, where h is the head's catch-up (TUNER.md 3.2). Every start has its own offset; all short
+steps share one bias, which therefore cancels between them; every workload has its own
+factor. Does not know what the steps earn (``tuner.texts``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tuner.gauss import Posterior, Reading, posterior
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuner.cost import RowCost
+    from tuner.timing import StartTimes
+
+__all__ = ["START_SD", "StepTimes", "step_times"]
+
+START_SD = 0.01
+"""Deviation of one start's step times from those of others, of the logarithm; TUNER.md 3.5."""
+
+_ROW_COST = 0.38
+_ROW_COST_SD = 0.12
+"""Row cost where nothing is known of the card; TUNER.md 3.4."""
+
+_IRREGULAR = 0.15
+"""Deviation of one row's cost from the mean, as a share of it; TUNER.md 3.2."""
+
+_LEAST_IRREGULAR = 0.03
+_DRAFT_SHARE = 0.175
+_DRAFT_SHARE_SD = 0.08
+"""Share of a row that drafts its token; TUNER.md 3.3 infers about 15 %."""
+
+_CATCH_UP = 0.02
+_CATCH_UP_SD = 0.03
+_BIAS_SD = 0.1
+_WORKLOAD_SD = 0.3
+_FLAT_SD = 10.0
+_ROUNDS = 6
+_LEAST_FACTOR = 0.2
+"""Below this multiple of a plain step no step time is believed in the linearisation."""
+
+_LEVEL, _C, _DRAFT, _CATCH, _BIAS, _FIRST = range(6)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Logarithms of the step times by depth, jointly normal.
+
+    Attributes:
+        mean: Of the logarithm of the seconds at depth 0, 1, ..., without a start's offset.
+        covariance: Between depths.
+        row_cost: Mean increment as a share of a plain step, over all depths.
+        row_cost_sd: Its standard deviation.
+        workloads: Factor of the step time of a workload, by name.
+        offsets: Per start, in the order given: mean and standard deviation of its offset.
+    """
+
+    mean: tuple[float, ...]
+    covariance: tuple[tuple[float, ...], ...]
+    row_cost: float
+    row_cost_sd: float
+    workloads: tuple[tuple[str, float], ...]
+    offsets: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the quantities stand: level, c, d, h, bias, g_1..g_K, offsets, workloads."""
+
+    deepest: int
+    starts: int
+    workloads: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        return _FIRST + self.deepest + self.starts + len(self.workloads)
+
+    def row(self, depth: int) -> int:
+        return _FIRST + depth - 1
+
+    def offset(self, start: int) -> int:
+        return _FIRST + self.deepest + start
+
+    def workload(self, name: str) -> int:
+        return _FIRST + self.deepest + self.starts + self.workloads.index(name)
+
+
+def step_times(
+    starts: Sequence[StartTimes],
+    deepest: int,
+    row_cost: RowCost | None = None,
+    *,
+    offset_sd: Sequence[float] | None = None,
+) -> StepTimes:
+    """Joint posterior of the step times at depth 0..deepest.
+
+    Args:
+        starts: At least one.
+        deepest: At least the depth of every start.
+        row_cost: Known for this card and stack, or None for the prior of the studies.
+        offset_sd: Deviation of each start's offset; ``START_SD`` by default.
+    """
+    names = tuple(sorted({name for one in starts for name, _ in one.steady}))
+    layout = _Layout(deepest=deepest, starts=len(starts), workloads=names)
+    cost, cost_sd = (_ROW_COST, _ROW_COST_SD) if row_cost is None else (row_cost.c, row_cost.sd)
+    point = [0.0] * layout.size
+    point[_C], point[_DRAFT], point[_CATCH] = cost, _DRAFT_SHARE * cost, _CATCH_UP
+    for depth in range(1, deepest + 1):
+        point[layout.row(depth)] = cost
+    first = starts[0]
+    point[_LEVEL] = first.steady[0][1].value - math.log1p(cost * first.arm.depth)
+    level = point[_LEVEL]
+    known = posterior((), 0)
+    for _ in range(_ROUNDS):
+        readings = _prior(layout, point, cost, cost_sd, level)
+        for index, one in enumerate(starts):
+            sd = START_SD if offset_sd is None else offset_sd[index]
+            readings.append(Reading({layout.offset(index): 1.0}, 0.0, sd))
+            readings += _of_start(layout, index, one, point)
+        known = posterior(readings, layout.size)
+        point = list(known.mean)
+    return _result(layout, known)
+
+
+def _prior(
+    layout: _Layout, point: Sequence[float], cost: float, cost_sd: float, level: float
+) -> list[Reading]:
+    irregular = max(_IRREGULAR * abs(point[_C]), _LEAST_IRREGULAR)
+    return [
+        Reading({_LEVEL: 1.0}, level, _FLAT_SD),
+        Reading({_C: 1.0}, cost, cost_sd),
+        Reading({_DRAFT: 1.0, _C: -_DRAFT_SHARE}, 0.0, _DRAFT_SHARE_SD * max(cost, point[_C])),
+        Reading({_CATCH: 1.0}, _CATCH_UP, _CATCH_UP_SD),
+        Reading({_BIAS: 1.0}, 0.0, _BIAS_SD),
+        *(
+            Reading({layout.row(depth): 1.0, _C: -1.0}, 0.0, irregular)
+            for depth in range(1, layout.deepest + 1)
+        ),
+        *(Reading({layout.workload(name): 1.0}, 0.0, _WORKLOAD_SD) for name in layout.workloads),
+        Reading({layout.workload(name): 1.0 for name in layout.workloads}, 0.0, _LEAST_MEAN_SD),
+    ]
+
+
+_LEAST_MEAN_SD = 1e-3
+"""The workloads' factors are relative to their mean."""
+
+
+def _of_start(
+    layout: _Layout, index: int, one: StartTimes, point: Sequence[float]
+) -> list[Reading]:
+    depth, own = one.arm.depth, layout.offset(index)
+    out: list[Reading] = []
+    for name, time in one.steady:
+        value, weights = _linear(layout, point, depth, 0)
+        weights |= {own: 1.0, layout.workload(name): 1.0}
+        out.append(Reading(weights, time.value - value, time.sd))
+    for rows, time in one.short:
+        weights = {own: 1.0, _BIAS: 1.0}
+        if rows == 0:
+            value = 0.0
+            weights |= {_LEVEL: 1.0} | ({_CATCH: 1.0} if depth else {})
+        else:
+            value, more = _linear(layout, point, rows, depth - rows)
+            weights |= more
+        out.append(Reading(weights, time.value - value, time.sd))
+    return out
+
+
+def _linear(
+    layout: _Layout, point: Sequence[float], rows: int, more: int
+) -> tuple[float, dict[int, float]]:
+    """log(t0 * (1 + g_1 + ... + g_rows + more * d)) around ``point``: constant and weights."""
+    inner = dict.fromkeys(map(layout.row, range(1, rows + 1)), 1.0)
+    if more:
+        inner[_DRAFT] = float(more)
+    factor = max(1 + sum(w * point[i] for i, w in inner.items()), _LEAST_FACTOR)
+    slope = {i: w / factor for i, w in inner.items()}
+    constant = math.log(factor) - sum(w * point[i] for i, w in slope.items())
+    return constant, {_LEVEL: 1.0} | slope
+
+
+def _result(layout: _Layout, known: Posterior) -> StepTimes:
+    lines = [_linear(layout, known.mean, depth, 0) for depth in range(layout.deepest + 1)]
+    mean_row = {layout.row(i): 1 / layout.deepest for i in range(1, layout.deepest + 1)} or {
+        _C: 1.0
+    }
+    offsets = [layout.offset(i) for i in range(layout.starts)]
+    return StepTimes(
+        mean=tuple(constant + known.of(weights) for constant, weights in lines),
+        covariance=known.covariance([weights for _, weights in lines]),
+        row_cost=known.of(mean_row),
+        row_cost_sd=known.sd(mean_row),
+        workloads=tuple(
+            (name, math.exp(known.mean[layout.workload(name)])) for name in layout.workloads
+        ),
+        offsets=tuple((known.mean[i], known.sd({i: 1.0})) for i in offsets),
+    )

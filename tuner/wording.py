@@ -1,0 +1,250 @@
+"""The sentence and the evidence of a decision between depths.
+
+Covers what is said of the chosen depth, of its rivals and of what they cost and earn. Only
+words: the rule that chooses is in ``tuner.select``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tuner.compare import Incomparable
+from tuner.speed import TIE_RATIO, SpeedComparison
+from tuner.types import Unknown, depth_order
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tuner.belief import Belief
+    from tuner.cost import CostFit
+    from tuner.summary import ArmSummary
+    from tuner.types import Arm
+
+__all__ = [
+    "Rival",
+    "Why",
+    "belief_of",
+    "evidence_of",
+    "listed",
+    "misfits",
+    "refusals",
+    "sentence",
+    "traps",
+]
+
+_MISFIT = 0.10
+"""Residual of the cost fit from which it is worth a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """An arm that could have been chosen.
+
+    Attributes:
+        row: The arm.
+        verdict: Of the rival against the chosen arm.
+    """
+
+    row: ArmSummary
+    verdict: SpeedComparison | Incomparable
+
+    @property
+    def beaten(self) -> bool:
+        """Whether it is proven to be slower than the chosen arm."""
+        return isinstance(self.verdict, SpeedComparison) and self.verdict.slower
+
+    @property
+    def close(self) -> bool:
+        """Whether the two are within the tie ratio."""
+        verdict = self.verdict
+        return (
+            isinstance(verdict, SpeedComparison)
+            and 1 / (1 + TIE_RATIO) <= verdict.ratio <= 1 + TIE_RATIO
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """What decided between rivals that are not beaten.
+
+    Attributes:
+        kept: The chosen arm ran before and no arm is proven to beat it.
+        frugal: It needs less memory than an arm that is not faster by more than the tie ratio.
+    """
+
+    kept: bool
+    frugal: bool
+
+
+def sentence(
+    chosen: ArmSummary,
+    rivals: Sequence[Rival],
+    why: Why,
+    *,
+    row_cost: float | None,
+    refused: Sequence[str],
+    predicted: Sequence[tuple[int, float]],
+) -> str:
+    """The one sentence of a decision.
+
+    Args:
+        chosen: The chosen arm.
+        rivals: The others that may be chosen.
+        why: What decided.
+        row_cost: As a share of a step, None if unknown.
+        refused: One clause per arm that must not be chosen.
+        predicted: Depths that were not measured, with their speed over that of the chosen
+            arm; said where nothing else was measured.
+    """
+    open_ = [r for r in rivals if not r.beaten]
+    parts: list[str] = []
+    if beaten := [_named(r) for r in rivals if r.beaten]:
+        parts.append(f"beats {listed(beaten)}")
+    if ties := [_named(r) for r in open_ if r.close]:
+        parts.append(f"ties with {listed(ties)}")
+    parts += [
+        _lead(r.row, r.verdict)
+        for r in open_
+        if isinstance(r.verdict, SpeedComparison) and not r.close
+    ]
+    unknown = [_named(r) for r in open_ if isinstance(r.verdict, Incomparable)]
+    if unknown:
+        parts.append(f"cannot be compared with {listed(unknown)}")
+    if open_:
+        parts.append(_reason(why, incomparable=bool(unknown)))
+    if not rivals:
+        parts.append(_alone(predicted))
+    head = f"{chosen.arm}: {tps_text(chosen)} {listed(parts)}"
+    tail = f"; {listed(list(refused))}" if refused else ""
+    return f"{head}{_economics(chosen, rivals, row_cost)}{tail}"
+
+
+def _alone(predicted: Sequence[tuple[int, float]]) -> str:
+    if not predicted:
+        return "is the only depth left"
+    speeds = [f"depth {depth} at {ratio:.2f}x" for depth, ratio in predicted]
+    return f"is the only depth measured (predicted: {listed(speeds)})"
+
+
+def _reason(why: Why, *, incomparable: bool) -> str:
+    if why.kept:
+        return "stays as the incumbent"
+    if incomparable:
+        return "needs the least memory of these"
+    return "needs less memory" if why.frugal else "is chosen for its mean"
+
+
+def _lead(row: ArmSummary, verdict: SpeedComparison) -> str:
+    """Of a rival that is apart by more than a tie, which is not proven."""
+    ahead = verdict.ratio < 1
+    gap = (1 / verdict.ratio if ahead else verdict.ratio) - 1
+    doubt = ""
+    if verdict.interval is not None:
+        low, high = 1 / verdict.interval.high, 1 / verdict.interval.low
+        doubt = f" (not proven: {low:.2f}x to {high:.2f}x)"
+    return f"{'leads' if ahead else 'trails'} depth {row.arm.depth} by {gap:.0%}{doubt}"
+
+
+def _economics(chosen: ArmSummary, rivals: Sequence[Rival], row_cost: float | None) -> str:
+    speculative = [r.row for r in rivals if r.row.arm.depth]
+    row = chosen
+    if chosen.arm.depth == 0:
+        if not speculative:
+            return ""
+        row = max(speculative, key=lambda one: (one.tps or 0.0, depth_order(one.arm)))
+    parts: list[str] = []
+    if row_cost is not None:
+        parts.append(f"a verification row costs {row_cost:.2f} of a step here")
+    if row.expected is not None:
+        parts.append(f"{_alphas(row)} {row.expected:.2f} tokens per step")
+    text = f": {', '.join(parts)}" if parts else ""
+    if chosen.arm.depth or any(isinstance(r.verdict, Incomparable) for r in rivals):
+        return text
+    pays = all(r.beaten for r in rivals)
+    return f"{text} - speculation {'does not pay' if pays else 'earns nothing measurable'} here"
+
+
+def _alphas(row: ArmSummary) -> str:
+    """Subject and verb of what the drafts earn."""
+    if isinstance(row.alphas, Unknown):
+        return f"depth {row.arm.depth} earns"
+    names = [f"alpha{i} {a.mid:.2f}" for i, a in enumerate(row.alphas, start=1)]
+    return f"{listed(names)} {'earns' if len(names) == 1 else 'earn'}"
+
+
+def _named(rival: Rival) -> str:
+    verdict = rival.verdict
+    if isinstance(verdict, Incomparable):
+        return f"depth {rival.row.arm.depth} (other {verdict.trap.value})"
+    return f"depth {rival.row.arm.depth} ({verdict.ratio:.2f}x)"
+
+
+def refusals(refused: Mapping[Arm, str]) -> list[str]:
+    """One clause per arm that must not be chosen."""
+    return [f"depth {arm.depth} {why}" for arm, why in refused.items()]
+
+
+def tps_text(row: ArmSummary) -> str:
+    """Measured tokens per second."""
+    value = row.tps or 0.0
+    return f"{value:.0f} tok/s" if value >= 100 else f"{value:.1f} tok/s"  # noqa: PLR2004 - digits shown
+
+
+def evidence_of(row: ArmSummary, refused: str | None) -> str:
+    """What was measured on an arm, in one line."""
+    parts = [] if refused is None else [refused]
+    if row.tps is not None and row.spread is not None:
+        parts.append(f"{tps_text(row)} over {len(row.cells)} prompts, spread {row.spread:.0%}")
+    if row.expected is not None:
+        parts.append(f"{row.expected:.2f} tokens per step")
+    if not isinstance(row.alphas, Unknown):
+        parts += [
+            f"alpha{i} {a.mid:.3f} [{a.low:.3f}, {a.high:.3f}]"
+            for i, a in enumerate(row.alphas, start=1)
+        ]
+    if row.outliers:
+        parts.append(f"{row.outliers} outlier{'' if row.outliers == 1 else 's'} kept")
+    parts += [f"{x.count} left out: {x.reason}" for x in row.excluded]
+    return f"{row.arm}: {', '.join(parts)}"
+
+
+def belief_of(belief: Belief, rows: Sequence[ArmSummary]) -> list[str]:
+    """What all starts together say of the depths that may be chosen."""
+    starts = f"{belief.starts} start{'' if belief.starts == 1 else 's'}"
+    steps = f" and {belief.short_steps} short steps" if belief.short_steps else ""
+    speeds = [
+        f"depth {row.arm.depth} {t.mid:.1f} [{t.low:.1f}, {t.high:.1f}]"
+        for row in rows
+        for t in (belief.tps(row.arm.depth),)
+    ]
+    cost = belief.row_cost()
+    return [
+        f"{starts}{steps} together, tok/s: {', '.join(speeds)}",
+        f"a verification row costs {cost.mid:.2f} [{cost.low:.2f}, {cost.high:.2f}] of a step",
+    ]
+
+
+def misfits(rows: Sequence[ArmSummary], cost: CostFit | Unknown) -> list[str]:
+    """Depths that do not lie on the line of the row cost."""
+    if isinstance(cost, Unknown):
+        return []
+    depths = [row.arm.depth for row in rows if row.step_s is not None]
+    return [
+        f"depth {depth} takes {residual:+.0%} per step against the fitted line: "
+        "the row cost is not one number here, or the arm is not really resident"
+        for depth, residual in zip(depths, cost.residuals, strict=True)
+        if abs(residual) > _MISFIT
+    ]
+
+
+def traps(rivals: Sequence[Rival]) -> list[str]:
+    """Why arms cannot be compared."""
+    return [r.verdict.sentence for r in rivals if isinstance(r.verdict, Incomparable)]
+
+
+def listed(items: Sequence[str]) -> str:
+    """Items of a sentence."""
+    if len(items) < 2:  # noqa: PLR2004 - one item needs no "and"
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
