@@ -13,6 +13,7 @@ import signal
 import uuid
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,10 +35,11 @@ from mtpd.control.choices import Choices
 from mtpd.control.device import SwitchboardDevice
 from mtpd.control.gates import Gates
 from mtpd.control.hashing import DELAY_S, ModelHashes
-from mtpd.control.models import cards
+from mtpd.control.models import ModelReports, cards
 from mtpd.control.names import names
 from mtpd.control.recorder import StoreRecorder
 from mtpd.control.restore import restore
+from mtpd.control.shapes import DeviceBudget, MemoryPlanner
 from mtpd.control.tuning import Tuning
 from mtpd.engine import binary
 from mtpd.engine.client import EngineClient
@@ -58,6 +60,7 @@ from mtpd.store.ledger import Ledger
 from mtpd.store.operations_table import OperationRows
 from mtpd.store.samples import Measurements
 from mtpd.supervise import lock, orphans
+from mtpd.supervise.logfile import log_path
 from mtpd.supervise.probe import EngineProbe
 from mtpd.supervise.pulse import Pulse
 from mtpd.supervise.runner import EngineActor
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
 
     from mtpd.config.directories import Directories
     from mtpd.config.model import Config
+    from mtpd.engine.facts import Fact
     from mtpd.errors import MtpdError
     from mtpd.events import Event
     from mtpd.gpu.card import Card
@@ -259,6 +263,13 @@ class House:
             limits=config.server,
             clock=clock,
         )
+        self.memory = MemoryPlanner(
+            config=config,
+            binary=engine,
+            budget=DeviceBudget.of(card, config),
+            alone=lambda: all(one.pid is None for one in self.switchboard.engines()),
+            log_of=lambda profile: log_path(self._log_dir, profile, card.key),
+        )
         self.hashes = ModelHashes(
             config=config,
             planner=self.planner,
@@ -294,6 +305,7 @@ class House:
         )
         for survivor in survivors:
             log.error("orphan.survived", engine=survivor.engine_id, pid=survivor.pid)
+        await self.memory.look()
         await restore(self._config, self.choices, self.journal, self.planner)
 
     def control(self, facts: DaemonFacts) -> Control:
@@ -311,8 +323,15 @@ class House:
             recorder=self.recorder,
             choices=self.choices,
             tuning=self.tuning,
-            planner=self.planner,
-            hashes=self.hashes,
+            reports=ModelReports(
+                config=self._config,
+                planner=self.planner,
+                measurements=self.measurements,
+                choices=self.choices,
+                hashes=self.hashes,
+                memory=self.memory,
+                engines=self.switchboard.engines,
+            ),
             gates=self.gates.views,
             on_switched=self.metrics.switched,
         )
@@ -351,9 +370,13 @@ class House:
             on_event=self._publish,
             rng=random.random,
             new_id=lambda: EngineId(uuid.uuid4().hex),
-            on_fact=self._heard.hear,
+            on_fact=partial(self._hear, key.profile),
             pulse=Pulse(ask=self._probe.answers),
         )
+
+    def _hear(self, profile: str, engine: EngineId, fact: Fact) -> None:
+        self._heard.hear(engine, fact)
+        self.memory.hear(profile, fact)
 
     def _publish(self, event: Event) -> None:
         self.metrics.observe(event)

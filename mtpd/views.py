@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from mtpd.memory_views import DepthMemoryView, MemoryView  # noqa: TC001  # decoders resolve it
 from tuner.types import Arm, Drafter
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AcceptanceView",
+    "ArmMemoryView",
     "ArmView",
     "ChoiceView",
     "ConfigValueView",
@@ -209,6 +211,7 @@ class ModelView:
     Attributes:
         size_bytes: Of the model file; None where it cannot be read.
         sha256: Of the whole model file as it lies there now; None until it was read.
+        memory: Predicted device memory of every depth, and whether it fits.
     """
 
     id: str
@@ -227,6 +230,7 @@ class ModelView:
     choice: ChoiceView | None
     depths: tuple[DepthRowView, ...]
     state: str
+    memory: MemoryView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,8 +337,20 @@ class ConfigValueView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArmMemoryView:
+    """Predicted device memory of an arm that an engine runs."""
+
+    arm: ArmView
+    memory: DepthMemoryView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatusView:
-    """The daemon on one screen."""
+    """The daemon on one screen.
+
+    Attributes:
+        memory: Of the arms of ``engines``, in their order; engines without an arm have none.
+    """
 
     version: str
     pid: int
@@ -346,6 +362,7 @@ class StatusView:
     engine_binary: str
     hardware: str | None
     engines: tuple[EngineView, ...]
+    memory: tuple[ArmMemoryView, ...]
     queue: QueueView
     gates: tuple[GateView, ...]
     choices: tuple[ChoiceView, ...]

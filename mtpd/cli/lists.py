@@ -22,6 +22,7 @@ from mtpd.cli.cells import (
     state,
     table,
 )
+from mtpd.cli.memory import memory_cells
 from mtpd.cli.render import progress_text
 
 if TYPE_CHECKING:
@@ -56,18 +57,18 @@ def model_table(models: Sequence[ModelView]) -> Table:
     made = table("models", dense=True)
     made.add_column("model", overflow="fold")
     made.add_column("state")
-    for head in ("size", "context", "slots"):
+    for head in ("size", "context\n/slots"):
         made.add_column(head, justify="right")
     made.add_column("drafter")
-    for head in ("ppl", "depth", "tok/s"):
+    for head in ("ppl", "depth", "tok/s", "MiB"):
         made.add_column(head, justify="right")
+    made.add_column("fits")
     for model in models:
         made.add_row(
             cell(model.id + "".join(f"\n= {alias}" for alias in model.aliases)),
             state(model.state),
             cell(size(model.size_bytes)),
-            cell(str(model.context)),
-            cell(str(model.slots)),
+            cell(f"{model.context}/{model.slots}"),
             cell(model.drafter if model.max_depth == 0 else f"{model.drafter} ≤{model.max_depth}"),
             cell(number(None if model.quality is None else model.quality.perplexity, 4)),
             *_choice(model),
@@ -77,11 +78,12 @@ def model_table(models: Sequence[ModelView]) -> Table:
 
 def _choice(model: ModelView) -> list[Text]:
     if model.choice is None:
-        return [cell(NONE), cell(NONE)]
+        return [cell(NONE)] * 4
     arm = model.choice.arm
     speed = next((row.decode_tps for row in model.depths if row.arm == arm), None)
     mark = "" if model.choice.measured else "?"
-    return [cell(f"{arm.depth}{mark}"), cell(number(speed, 1))]
+    needs = next((one for one in model.memory.depths if one.depth == arm.depth), None)
+    return [cell(f"{arm.depth}{mark}"), cell(number(speed, 1)), *memory_cells(needs)]
 
 
 def operation_list(operations: Sequence[OperationView]) -> Group:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mtpd.memory_views import AdviceView, DepthMemoryView, JointView, MemoryView
 
-__all__ = ["memory_parts", "memory_sentence", "short_verdict"]
+__all__ = ["memory_cells", "memory_parts", "memory_sentence"]
 
 _MIB = 2**20
 _VERDICTS = {
@@ -25,6 +25,7 @@ _VERDICTS = {
     "unknown": "unknown",
     "not_applicable": "not applicable",
 }
+_SHORT = {"fits": "yes", "evicts": "no", "unknown": "unknown", "not_applicable": "n/a"}
 _OWN_FIT = {"fits": "stays", "evicts": "evicts", "unknown": "unknown", "not_applicable": NONE}
 
 
@@ -46,9 +47,11 @@ def memory_sentence(one: DepthMemoryView) -> str:
     return f"{size} predicted, {_VERDICTS[one.verdict]}: {one.reason}"
 
 
-def short_verdict(one: DepthMemoryView | None) -> str:
-    """A verdict in one word for a narrow column."""
-    return NONE if one is None else {"not_applicable": "n/a"}.get(one.verdict, one.verdict)
+def memory_cells(one: DepthMemoryView | None) -> tuple[Text, Text]:
+    """Predicted MiB and whether they fit, for two narrow columns."""
+    if one is None or one.predicted is None:
+        return cell(NONE), cell("unknown" if one is None else _SHORT[one.verdict])
+    return cell(_mib(one.predicted.total_bytes)), cell(_SHORT[one.verdict])
 
 
 def _budget(view: MemoryView) -> Text:

@@ -13,6 +13,7 @@ from mtpd.cli import lists, render
 from mtpd.cli.cells import grid, line, size
 from mtpd.cli.client import segment
 from mtpd.cli.decode import decode, decode_all
+from mtpd.cli.memory import memory_parts
 from mtpd.cli.session import Session, connected
 from mtpd.cli.waiting import wait
 from mtpd.views import ConfigValueView, DecisionView, DepthRowView, ModelView, OperationView
@@ -201,15 +202,16 @@ COMMANDS: tuple[click.Command, ...] = (
 
 
 def model_report(model: ModelView) -> RenderableType:
-    """A model's depth table, its acceptance, what was chosen, and which file it is."""
+    """A model's depth table, its acceptance, what was chosen, its file and its memory."""
+    memory = [Text(""), *memory_parts(model.memory)]
     if not model.depths:
         unmeasured = Text(f"{model.id} has not been measured: mtpctl tune {model.id}")
-        return Group(unmeasured, _file(model))
+        return Group(unmeasured, _file(model), *memory)
     chosen = None if model.choice is None else model.choice.arm
     parts = _tables(model.depths, chosen, "chosen")
     if model.choice is not None:
         parts.append(Text(f"chosen depth {model.choice.arm.depth}: {model.choice.reason}"))
-    return Group(*parts, _file(model))
+    return Group(*parts, _file(model), *memory)
 
 
 def _file(model: ModelView) -> RenderableType:

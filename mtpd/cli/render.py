@@ -26,6 +26,7 @@ from mtpd.cli.cells import (
     state,
     table,
 )
+from mtpd.cli.memory import memory_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from mtpd.memory_views import DepthMemoryView
     from mtpd.views import (
         ArmView,
         DepthRowView,
@@ -219,19 +221,21 @@ def status_panel(view: StatusView) -> Group:
         f"  pid {view.pid}  up {duration(view.uptime_s)}  tuning {view.mode}",
     )
     parts: list[RenderableType] = [head, Text("")]
+    needs = {one.arm: one.memory for one in view.memory}
     for engine in view.engines:
-        parts += [_engine(engine), Text("")]
+        parts += [_engine(engine, needs.get(engine.arm) if engine.arm else None), Text("")]
     return Group(*parts, _daemon(view))
 
 
 def _daemon(view: StatusView) -> Table:
     made = grid()
     for choice in view.choices:
-        measured = "measured" if choice.measured else "not measured yet"
-        line(made, "choice", f"{choice.subject}: {arm_label(choice.arm)} ({measured})")
+        said = "measured" if choice.measured else "not measured yet"
+        said += "" if choice.decision_id is None else f", decision {choice.decision_id}"
+        line(made, "choice", f"{choice.subject}: {arm_label(choice.arm)} ({said})")
         line(made, "", choice.reason)
-    if view.last_decision is not None:
-        last = view.last_decision
+    last = view.last_decision
+    if last is not None and last.id not in {choice.decision_id for choice in view.choices}:
         line(made, "decision", f"{last.id}: {last.act} {last.subject}: {last.reason}")
     if view.operation is not None:
         now = view.operation
@@ -248,20 +252,19 @@ def _daemon(view: StatusView) -> Table:
     return made
 
 
-def _engine(view: EngineView) -> Group:
-    arm = "no depth yet" if view.arm is None else f"depth {view.arm.depth} ({view.arm.drafter})"
-    head = Text.assemble(
-        (view.profile, "bold"),
-        "  ",
-        state(view.state),
-        f"  {arm}  ",
-        state(view.residency.state),
-        f"  on {view.device}",
-    )
+def _engine(view: EngineView, needs: DepthMemoryView | None) -> Group:
+    head = Text.assemble((view.profile, "bold"), "  ", state(view.state), "  ")
     made = grid()
-    line(made, "residency", view.residency.reason)
-    for evidence in view.residency.evidence:
-        line(made, "", f"{evidence.says}: {evidence.line.strip()}")
+    if view.arm is None:
+        head.append(f"on {view.device}; it was not started yet")
+    else:
+        head.append(f"depth {view.arm.depth} ({view.arm.drafter})  ")
+        head.append(state(view.residency.state)).append(f"  on {view.device}")
+        line(made, "residency", view.residency.reason)
+        for evidence in view.residency.evidence:
+            line(made, "", f"{evidence.says}: {evidence.line.strip()}")
+    if needs is not None:
+        line(made, "memory", memory_sentence(needs))
     if view.failure is not None:
         failure = view.failure
         again = "" if failure.retry_in_s is None else f" (next try in {failure.retry_in_s:.0f} s)"

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mtpd.control.explain import explanation
-from mtpd.control.models import model_view
 from mtpd.control.plans import TuneRequest, find_profile, probe_plan, tune_plan
 from mtpd.errors import InvalidError, MtpdError, NotFoundError
 from mtpd.store.journal import DecisionFilter
 from mtpd.store.samples import MeasurementFilter
 from mtpd.units import Seq
 from mtpd.views import StatusView, encode
-from tuner.summary import summarise
 from tuner.types import Act, Decision
 
 if TYPE_CHECKING:
@@ -29,11 +27,10 @@ if TYPE_CHECKING:
     from mtpd.clock import Clock
     from mtpd.config.model import Config, Profile
     from mtpd.control.choices import Choices
-    from mtpd.control.hashing import ModelHashes
+    from mtpd.control.models import ModelReports
     from mtpd.control.recorder import StoreRecorder
     from mtpd.control.tuning import Tuning, TuningPlan
     from mtpd.engine.client import EngineClient
-    from mtpd.engine.launch import LaunchPlanner
     from mtpd.events import Envelope
     from mtpd.operations import Operations, Progress
     from mtpd.proxy.switch import Switchboard
@@ -49,7 +46,6 @@ if TYPE_CHECKING:
         ModelView,
         OperationView,
     )
-    from tuner.summary import ArmSummary
     from tuner.types import Arm
 
 __all__ = ["Control", "DaemonFacts"]
@@ -86,8 +82,7 @@ class Control:
         recorder: StoreRecorder,
         choices: Choices,
         tuning: Tuning,
-        planner: LaunchPlanner,
-        hashes: ModelHashes,
+        reports: ModelReports,
         gates: Callable[[], Awaitable[tuple[GateView, ...]]],
         on_switched: Callable[[str, float], None],
     ) -> None:
@@ -103,8 +98,7 @@ class Control:
         self._recorder = recorder
         self._choices = choices
         self._tuning = tuning
-        self._planner = planner
-        self._hashes = hashes
+        self._reports = reports
         self._gates = gates
         self._on_switched = on_switched
 
@@ -113,7 +107,7 @@ class Control:
     async def status(self) -> StatusView:
         """The daemon on one screen."""
         latest = await self._journal.list(DecisionFilter(limit=1))
-        facts = self._facts
+        facts, engines = self._facts, self._switchboard.engines()
         return StatusView(
             version=facts.version,
             pid=facts.pid,
@@ -124,7 +118,8 @@ class Control:
             mode=self._config.tuning.mode.value,
             engine_binary=facts.engine_binary,
             hardware=self._config.budget.hardware,
-            engines=self._switchboard.engines(),
+            engines=engines,
+            memory=tuple([await self._reports.memory(e.arm) for e in engines if e.arm]),
             queue=self._switchboard.queue(),
             gates=await self._gates(),
             choices=self._choices.views(),
@@ -134,12 +129,12 @@ class Control:
 
     async def models(self) -> tuple[ModelView, ...]:
         """Every profile, in the order of the configuration."""
-        return tuple([await self._model(p) for p in self._config.profiles.values()])
+        return tuple([await self._reports.of(p) for p in self._config.profiles.values()])
 
     async def model(self, name: str) -> ModelView | None:
         """One profile by name or alias."""
         profile = self._config.profile_for(name)
-        return None if profile is None else await self._model(profile)
+        return None if profile is None else await self._reports.of(profile)
 
     def config(self) -> tuple[ConfigValueView, ...]:
         """Every configuration value and where it comes from."""
@@ -360,26 +355,6 @@ class Control:
         if pool is not None:
             return self._config.profiles[self._choices.of_pool(pool).arm.profile]
         return find_profile(self._config, name)
-
-    async def _model(self, profile: Profile) -> ModelView:
-        rows: tuple[ArmSummary, ...] = ()
-        try:
-            digest = self._planner.fingerprint(profile).digest
-        except MtpdError:
-            state = "unavailable"
-        else:
-            found = await self._measurements.observations(
-                MeasurementFilter(profile=profile.name, fingerprint=digest)
-            )
-            rows = summarise(found)
-            state = self._state(profile.name)
-        choice = self._choices.view(profile.name, self._choices.of_profile(profile))
-        sha256 = await self._hashes.sha256(profile.model)
-        return model_view(profile, rows, choice=choice, state=state, sha256=sha256)
-
-    def _state(self, profile: str) -> str:
-        engines = self._switchboard.engines()
-        return next((e.state for e in engines if e.profile == profile), "stopped")
 
 
 def _arm(profile: Profile, depth: int) -> Arm:

@@ -132,9 +132,11 @@ class MemoryForecast:
     def deepest(self) -> int | None:
         """The deepest depth that is predicted to fit, beyond the prediction's error.
 
-        None where that is not certain of every depth that is not ``out``: nothing then says
-        that a shallower depth fits, either.
+        Every depth where there is no device to fit into. None where it is not certain of
+        every depth that is not ``out``: nothing then says that a shallower one fits.
         """
+        if isinstance(self.budget, NotApplicable):
+            return self.arms[-1].arm.depth
         out = {one.arm for one in self.out}
         rest = [one for one in self.arms if one.arm not in out]
         if not all(isinstance(one.verdict, Fits) for one in rest):
@@ -150,9 +152,9 @@ class MemoryForecast:
             if not isinstance(one.predicted, Unknown)
         }
 
-    def at(self, depth: int) -> ArmMemory | None:
-        """One depth, or None if the profile does not allow it."""
-        return next((one for one in self.arms if one.arm.depth == depth), None)
+    def at(self, depth: int) -> ArmMemory:
+        """One depth that the profile allows."""
+        return self.arms[depth]
 
     def advice(self, depth: int, speed: Speed | None = None) -> Advice | None:
         """What would keep a depth on the device; None where nothing can be predicted.

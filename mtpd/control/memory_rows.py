@@ -14,15 +14,21 @@ from mtpd.memory_views import (
     OptionView,
 )
 from mtpd.types import NotApplicable
+from tuner.advisor import Speed
 from tuner.memory import Evicts, Fits
+from tuner.select import cost_of
 from tuner.types import Unknown
 
 if TYPE_CHECKING:
-    from mtpd.control.memory import ArmMemory, ArmVerdict, MemoryForecast
-    from tuner.advisor import Advice, Speed
-    from tuner.memory import Predicted
+    from collections.abc import Iterable
 
-__all__ = ["depth_memory", "memory_view", "notes", "verdict_name", "verdict_reason"]
+    from mtpd.config.model import HardwareProfile
+    from mtpd.control.memory import ArmMemory, ArmVerdict, MemoryForecast
+    from tuner.advisor import Advice
+    from tuner.memory import Predicted
+    from tuner.summary import ArmSummary
+
+__all__ = ["depth_memory", "memory_view", "notes", "speed_of", "verdict_name", "verdict_reason"]
 
 _MIB = 2**20
 
@@ -124,6 +130,26 @@ def _left_bytes(verdict: ArmVerdict) -> int | None:
             return -missing
         case _:
             return None
+
+
+def speed_of(rows: Iterable[ArmSummary], hardware: HardwareProfile | None) -> Speed | None:
+    """What is known of the speed at other depths; None where it takes a guess.
+
+    Args:
+        rows: What was measured of one profile; the deepest row with its acceptance by
+            position counts.
+        hardware: Its row cost stands in where fewer than two depths were measured.
+    """
+    measured = sorted(rows, key=lambda row: row.arm.depth)
+    cost = cost_of(measured)
+    if isinstance(cost, Unknown):
+        row_cost = None if hardware is None else hardware.row_cost
+    else:
+        row_cost = cost.c
+    for row in reversed(measured):
+        if row.arm.depth and not isinstance(row.alphas, Unknown) and row_cost is not None:
+            return Speed(alphas=tuple(alpha.mid for alpha in row.alphas), row_cost=row_cost)
+    return None
 
 
 def notes(forecast: MemoryForecast) -> tuple[str, ...]:

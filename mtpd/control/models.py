@@ -6,18 +6,89 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mtpd.control.memory_rows import depth_memory, memory_view, speed_of
 from mtpd.control.rows import depth_rows, quality_view
+from mtpd.errors import MtpdError
 from mtpd.proxy.replies import ModelCard
-from mtpd.views import ModelView
+from mtpd.store.samples import MeasurementFilter
+from mtpd.views import ArmMemoryView, ModelView
+from tuner.summary import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from mtpd.config.model import Config, Profile
-    from mtpd.views import ChoiceView
+    from mtpd.control.choices import Choices
+    from mtpd.control.hashing import ModelHashes
+    from mtpd.control.shapes import MemoryPlanner
+    from mtpd.engine.launch import LaunchPlanner
+    from mtpd.memory_views import MemoryView
+    from mtpd.store.samples import Measurements
+    from mtpd.views import ArmView, ChoiceView, EngineView
     from tuner.summary import ArmSummary
 
-__all__ = ["cards", "model_view"]
+__all__ = ["ModelReports", "cards", "model_view"]
+
+
+class ModelReports:
+    """Reports about the configured models; keeps nothing.
+
+    Args:
+        config: The models.
+        planner: Makes their fingerprints.
+        measurements: What was measured.
+        choices: What is served.
+        hashes: Of the models' files.
+        memory: Forecasts device memory.
+        engines: What runs.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        planner: LaunchPlanner,
+        measurements: Measurements,
+        choices: Choices,
+        hashes: ModelHashes,
+        memory: MemoryPlanner,
+        engines: Callable[[], Iterable[EngineView]],
+    ) -> None:
+        self._config = config
+        self._planner = planner
+        self._measurements = measurements
+        self._choices = choices
+        self._hashes = hashes
+        self._memory = memory
+        self._engines = engines
+
+    async def of(self, profile: Profile) -> ModelView:
+        """A profile with what was measured of it as it is today."""
+        rows: tuple[ArmSummary, ...] = ()
+        try:
+            digest = self._planner.fingerprint(profile).digest
+        except MtpdError:
+            state = "unavailable"
+        else:
+            found = await self._measurements.observations(
+                MeasurementFilter(profile=profile.name, fingerprint=digest)
+            )
+            rows = summarise(found)
+            state = next((e.state for e in self._engines() if e.profile == profile.name), "stopped")
+        forecast = await self._memory.forecast(profile)
+        return model_view(
+            profile,
+            rows,
+            choice=self._choices.view(profile.name, self._choices.of_profile(profile)),
+            state=state,
+            sha256=await self._hashes.sha256(profile.model),
+            memory=memory_view(forecast, speed=speed_of(rows, self._config.hardware)),
+        )
+
+    async def memory(self, arm: ArmView) -> ArmMemoryView:
+        """The predicted memory of an arm."""
+        forecast = await self._memory.forecast(self._config.profiles[arm.profile])
+        return ArmMemoryView(arm=arm, memory=depth_memory(forecast.at(arm.depth)))
 
 
 def model_view(
@@ -27,6 +98,7 @@ def model_view(
     choice: ChoiceView,
     state: str,
     sha256: str | None,
+    memory: MemoryView,
 ) -> ModelView:
     """A profile as the API shows it; its size is null where the file cannot be read."""
     return ModelView(
@@ -46,6 +118,7 @@ def model_view(
         choice=choice,
         depths=depth_rows(rows),
         state=state,
+        memory=memory,
     )
 
 

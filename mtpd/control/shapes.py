@@ -7,7 +7,7 @@ Covers reading files and the card, off the event loop. What follows from it is
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from anyio import to_thread
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mtpd.control.printed import StartSums
     from mtpd.engine.facts import Fact
     from mtpd.gpu.base import GpuReading
+    from mtpd.gpu.card import Card
     from mtpd.types import EngineBinary
     from mtpd.units import DeviceKey
     from tuner.memory import Geometry
@@ -99,6 +100,17 @@ class DeviceBudget:
         self._hardware = hardware
         self._headroom_bytes = headroom_mib * _MIB
         self._kept: Budget | None = None
+
+    @classmethod
+    def of(cls, card: Card, config: Config) -> Self:
+        """The budget of the card that was found."""
+        return cls(
+            read=lambda: card.provider.read(card.key),
+            device=card.key,
+            is_gpu=card.is_gpu,
+            hardware=config.hardware,
+            headroom_mib=config.budget.headroom_mib,
+        )
 
     def read(self, *, alone: bool) -> Budget | NotApplicable:
         """The budget; blocking.
@@ -194,6 +206,10 @@ class MemoryPlanner:
     def hear(self, profile: str, fact: Fact) -> None:
         """Take in what the engine of a profile printed."""
         self._heard.setdefault(profile, PrintedSums()).hear(fact)
+
+    async def look(self) -> None:
+        """Ask the card how much is free, before any engine of ours runs."""
+        await to_thread.run_sync(lambda: self._budget.read(alone=True))
 
     async def forecast(self, profile: Profile) -> MemoryForecast:
         """Every depth of a profile, as things are now."""

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from mtpd.memory_views import (
+    AdviceView,
+    DepthMemoryView,
+    JointView,
+    MemoryPartsView,
+    MemoryView,
+    OptionView,
+)
 from mtpd.views import (
     AcceptanceView,
+    ArmMemoryView,
     ArmView,
     ChoiceView,
     ConfigValueView,
@@ -23,6 +32,7 @@ from mtpd.views import (
 
 QWEN = "qwen3.6-27b-b2"
 TINY = "tiny-unchained"
+MIB = 2**20
 
 # Note 002, "The depth sweep": the table's cells. Depth 2 has study 000's acceptances (row 3.6
 # B2), the rest is made up to fall with the position.
@@ -170,6 +180,82 @@ def measurement(number: int = 1) -> MeasurementView:
     )
 
 
+def depth_memory(depth: int) -> DepthMemoryView:
+    """The 27B hybrid with one slot on a 16 GiB card: a row of 149.625 MiB per depth."""
+    total = (14250 + 150 * depth + (132 if depth else 0)) * MIB
+    left = 15100 * MIB - total
+    return DepthMemoryView(
+        depth=depth,
+        predicted=MemoryPartsView(
+            weights_bytes=13755 * MIB,
+            kv_bytes=136 * MIB,
+            recurrent_bytes=150 * (1 + depth) * MIB,
+            draft_bytes=132 * MIB if depth else 0,
+            compute_bytes=144 * MIB,
+            overhead_bytes=54 * MIB,
+            total_bytes=total,
+            low_bytes=total - MIB,
+            high_bytes=total + MIB,
+        ),
+        verdict="fits" if left >= 0 else "evicts",
+        reason=f"{abs(left) // MIB} MiB {'left' if left >= 0 else 'lacking'}",
+        left_bytes=left,
+        engine_fit="evicts",
+    )
+
+
+def memory() -> MemoryView:
+    return MemoryView(
+        free_bytes=15356 * MIB,
+        headroom_bytes=256 * MIB,
+        margin_bytes=256 * MIB,
+        source="measured on 0000:03:00.0 by sysfs",
+        forecast=False,
+        calibration="calibrated by a start",
+        depths=tuple(depth_memory(depth) for depth in range(6)),
+        advice=(
+            AdviceView(
+                depth=5,
+                reason="depth 5 needs 15132 MiB, 32 MiB too many; enough is a context of 8192",
+                options=(
+                    OptionView(
+                        lever="context",
+                        setting="a context of 8192",
+                        gained_bytes=140 * MIB,
+                        enough=True,
+                        tps_ratio=1.0,
+                        cost="A request can hold 8192 tokens instead of 16384.",
+                    ),
+                ),
+                together=("a context of 8192",),
+            ),
+        ),
+        joint=(JointView(context=16384, slots=1, depth=4, left_bytes=118 * MIB),),
+    )
+
+
+def no_memory() -> MemoryView:
+    none = DepthMemoryView(
+        depth=0,
+        predicted=None,
+        verdict="not_applicable",
+        reason="there is no device",
+        left_bytes=None,
+        engine_fit="not_applicable",
+    )
+    return MemoryView(
+        free_bytes=None,
+        headroom_bytes=None,
+        margin_bytes=None,
+        source="there is no device",
+        forecast=False,
+        calibration=None,
+        depths=(none,),
+        advice=(),
+        joint=(),
+    )
+
+
 def model() -> ModelView:
     return ModelView(
         id=QWEN,
@@ -188,6 +274,7 @@ def model() -> ModelView:
         choice=choice(),
         depths=depth_rows(),
         state="ready",
+        memory=memory(),
     )
 
 
@@ -209,6 +296,7 @@ def unmeasured_model() -> ModelView:
         choice=None,
         depths=(),
         state="stopped",
+        memory=no_memory(),
     )
 
 
@@ -224,6 +312,7 @@ def status() -> StatusView:
         engine_binary="llama-server at /usr/bin/llama-server",
         hardware="gfx906-16g-150w",
         engines=(engine(),),
+        memory=(ArmMemoryView(arm=arm(), memory=memory().depths[2]),),
         queue=QueueView(waiting=0, limit=64, timeout_s=120.0, in_flight=1),
         gates=(
             GateView(name="edge", state="passed", reason="41 °C, at most 44 °C"),

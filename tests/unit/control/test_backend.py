@@ -20,6 +20,9 @@ async def test_decisions_are_found_by_number_name_and_alias() -> None:
         control = running.control
         ordered = await control.switch(model="first", depth=1, force=False, idempotency_key=None)
         assert (await run_operation(running, ordered)).state == "done"
+        (needs,) = (await control.status()).memory
+        assert (needs.arm.depth, needs.memory.verdict) == (1, "not_applicable")
+        assert needs.memory.predicted is not None
         (decision,) = await control.decisions(subject="alpha", limit=9)
         assert await control.decisions(subject="first", limit=9) == (decision,)
         assert await control.decisions(subject=None, limit=9) == (decision,)
@@ -57,6 +60,11 @@ async def test_what_is_not_there_is_refused_and_the_rest_is_shown() -> None:
                 await control.measurements(
                     model="alhpa", depth=None, workload=None, operation_id=None, ids=None, limit=1
                 )
+            sizes = {
+                model.id: [one.predicted is not None for one in model.memory.depths]
+                for model in await control.models()
+            }
+            assert sizes == {"alpha": [True] * 4, "beta": [False] * 4}
             status = await control.status()
             assert running.url == f"http://{status.listen}"
             assert [choice.subject for choice in status.choices] == ["both", "alpha", "beta"]

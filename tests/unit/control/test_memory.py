@@ -12,7 +12,7 @@ import pytest
 from mtpd.config.model import DrafterConfig, Fit, HardwareProfile
 from mtpd.control import memory
 from mtpd.control.memory import Budget, Shape
-from mtpd.control.memory_rows import memory_view, notes
+from mtpd.control.memory_rows import memory_view, notes, speed_of
 from mtpd.control.printed import PrintedSums, calibration
 from mtpd.control.shapes import (
     DeviceBudget,
@@ -27,9 +27,10 @@ from mtpd.gpu.base import absent_everywhere
 from mtpd.types import NotApplicable, Value
 from mtpd.units import DeviceKey
 from tests.fakes.big_model import write_27b
-from tests.unit.control.made import BINARY, arm, config, profile
+from tests.unit.control.made import BINARY, arm, config, observation, profile
 from tuner.advisor import Speed
 from tuner.memory import QWEN35_27B_B2, Evicts, Fits, KvType, LoadPlan, assumed
+from tuner.summary import summarise
 from tuner.types import Drafter, Unknown
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def test_unknown_free_memory_takes_no_depth_out() -> None:
 def test_without_a_device_nothing_fits_and_nothing_is_evicted() -> None:
     found = memory.forecast(big(), SHAPE, NO_CARD, margin_bytes=None)
     assert {one.verdict for one in found.arms} == {NO_CARD}
-    assert (found.out, found.deepest, found.advice(3), found.joint()) == ((), None, None, ())
+    assert (found.out, found.deepest, found.advice(3), found.joint()) == ((), 5, None, ())
     view = memory_view(found, wanted=3)
     assert {one.verdict for one in view.depths} == {"not_applicable"}
     assert (view.free_bytes, view.margin_bytes, view.source) == (None, None, "there is no GPU")
@@ -397,3 +398,19 @@ def test_a_file_that_is_no_gguf_is_unknown_with_its_reason(tmp_path: Path) -> No
     )
     assert isinstance(found.shape, Unknown)
     assert "is not a GGUF file" in found.shape.reason
+
+
+def test_the_speed_at_other_depths_comes_from_the_deepest_counts_and_two_step_times() -> None:
+    rows = summarise([observation(arm("big", depth)) for depth in (0, 2)])
+    known = speed_of(rows, None)
+    assert known is not None
+    assert len(known.alphas) == 2
+    # 40 steps in .8 s at depth 2 against 40 tokens in .8 s at depth 0: a row costs nothing.
+    assert known.row_cost == pytest.approx(0.0)
+    one = summarise([observation(arm("big", 2))])
+    assert speed_of(one, None) is None, "one depth shows no row cost"
+    described_cost = speed_of(one, replace(CARD, row_cost=0.41))
+    assert described_cost is not None
+    assert described_cost.row_cost == 0.41
+    assert speed_of(summarise([observation(arm("big"))]), replace(CARD, row_cost=0.41)) is None
+    assert speed_of((), CARD) is None

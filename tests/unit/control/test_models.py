@@ -9,6 +9,7 @@ from mtpd.config.model import Quality
 from mtpd.control.choices import Choices
 from mtpd.control.models import cards, model_view
 from mtpd.views import QualityView
+from tests.fakes.views import no_memory
 from tests.unit.control.made import config, observation, profile
 from tuner.summary import summarise
 
@@ -27,6 +28,7 @@ def shown(which: Profile) -> ModelView:
         choice=held.view(which.name, held.of_profile(which)),
         state="stopped",
         sha256="5a" * 32,
+        memory=no_memory(),
     )
 
 
