@@ -1,8 +1,9 @@
 """What to change about a load that does not fit, the cheapest change first.
 
 Covers loads that the device cannot hold, and loads that it can hold but that the engine's
-own fit margin would evict. Predicts memory and, for another depth, speed; it starts and
-changes nothing. Which depth pays is ``tuner.design`` and ``tuner.select``.
+own fit margin would evict. Predicts memory and, for another depth or for evicted layers,
+speed, and says from what; it starts and changes nothing. Which depth pays is
+``tuner.design`` and ``tuner.select``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.acceptance import expected_tokens
+from tuner.eviction import fewest_layers, slowdown
 from tuner.levers import Device, Lever, Load, changes, cost, named
 from tuner.memory import (
     Calibration,
@@ -26,6 +28,7 @@ from tuner.plan import Elimination, Rejected
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from tuner.eviction import LayerCost, Slowdown
     from tuner.types import Arm
 
 __all__ = ["Advice", "Device", "Lever", "Load", "Option", "Speed", "advise", "rejected"]
@@ -46,6 +49,12 @@ class Speed:
 
     alphas: tuple[float, ...]
     row_cost: float
+
+    def gain(self, depth: int) -> float | None:
+        """Tokens per second at a depth over those without drafting; None if not known."""
+        if len(self.alphas) < depth:
+            return None
+        return expected_tokens(self.alphas[:depth]) / (1 + self.row_cost * depth)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +100,8 @@ class Advice:
         options: Single changes that gain something, cheapest first; empty if it stays.
         together: The first option that is enough, or the changes that are enough only
             together, each on top of those before; empty if it stays or nothing is enough.
+        slowdown: How much slower the unchanged load is predicted to run for its evicted
+            layers; None if it stays or no layer cost is known.
         reason: One sentence.
     """
 
@@ -100,6 +111,7 @@ class Advice:
     stays: Verdict
     options: tuple[Option, ...]
     together: tuple[Option, ...]
+    slowdown: Slowdown | None
     reason: str
 
 
@@ -111,6 +123,8 @@ def advise(
     *,
     speed: Speed | None = None,
     allowed: Collection[Lever] = tuple(Lever),
+    layer_cost: LayerCost | None = None,
+    evicted_layers: int | None = None,
 ) -> Advice:
     """Rank what would keep a load on the device.
 
@@ -121,6 +135,8 @@ def advise(
         device: Free memory and margins.
         speed: What is known of the speed; None leaves other depths unpredicted.
         allowed: What may be changed.
+        layer_cost: What a layer on the CPU costs on this host; None predicts no slowdown.
+        evicted_layers: How many a log counted of this load; None predicts the fewest.
     """
     load = Load(geometry=geometry, plan=plan, device=device, calibration=calibration)
     stays = load.stays
@@ -129,6 +145,7 @@ def advise(
     options = tuple(option for option in tried if option is not None)
     enough = next((option for option in options if option.enough), None)
     together = (enough,) if enough else _combined(levers, load, speed)
+    slow = _slowdown(load, layer_cost, evicted_layers)
     return Advice(
         plan=plan,
         predicted=load.predicted,
@@ -136,7 +153,8 @@ def advise(
         stays=stays,
         options=options,
         together=together,
-        reason=_reason(load, options, together),
+        slowdown=slow,
+        reason=_reason(load, options, together) + ("" if slow is None else f"; {slow}"),
     )
 
 
@@ -146,6 +164,16 @@ def rejected(arm: Arm, advice: Advice) -> Rejected | None:
         return None
     why = f"does not fit ({advice.reason})"
     return Rejected(arm=arm, verdict=Elimination.DOES_NOT_FIT, reason=why)
+
+
+def _slowdown(load: Load, cost: LayerCost | None, counted: int | None) -> Slowdown | None:
+    stays = load.stays
+    if cost is None or not isinstance(stays, Evicts):
+        return None
+    if counted is not None:
+        return slowdown(counted, cost, counted=True)
+    layers = fewest_layers(load.geometry, stays.missing_bytes)
+    return slowdown(layers, cost, counted=False)
 
 
 def _option(lever: Lever, load: Load, speed: Speed | None) -> Option | None:
@@ -188,13 +216,10 @@ def _combined(levers: Sequence[Lever], load: Load, speed: Speed | None) -> tuple
 def _tps_ratio(lever: Lever, before: int, after: int, speed: Speed | None) -> float | None:
     if lever in _AS_FAST:
         return 1.0
-    if lever is not Lever.DEPTH or speed is None or len(speed.alphas) < before:
+    if lever is not Lever.DEPTH or speed is None:
         return None
-    now, then = (
-        expected_tokens(speed.alphas[:depth]) / (1 + speed.row_cost * depth)
-        for depth in (before, after)
-    )
-    return then / now
+    now, then = speed.gain(before), speed.gain(after)
+    return None if now is None or then is None else then / now
 
 
 def _reason(load: Load, options: Sequence[Option], together: Sequence[Option]) -> str:

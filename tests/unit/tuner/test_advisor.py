@@ -9,6 +9,7 @@ from tests.unit.tuner.machine import WORKLOADS, Machine, arm, arms
 from tests.unit.tuner.test_memory import CARD, MIB, NOTE_002, PLANNING
 from tuner.advisor import Advice, Device, Lever, Speed, advise, rejected
 from tuner.design import ModelBased
+from tuner.eviction import LAYER_COST_H200, LayerCost
 from tuner.memory import Evicts, Fits, Geometry, KvType, LoadPlan, assumed
 from tuner.plan import Elimination
 from tuner.types import Unknown
@@ -25,8 +26,19 @@ def advice(
     *,
     speed: Speed | None = None,
     allowed: tuple[Lever, ...] = tuple(Lever),
+    layer_cost: LayerCost | None = None,
+    evicted_layers: int | None = None,
 ) -> Advice:
-    return advise(geometry, plan, assumed(geometry), device, speed=speed, allowed=allowed)
+    return advise(
+        geometry,
+        plan,
+        assumed(geometry),
+        device,
+        speed=speed,
+        allowed=allowed,
+        layer_cost=layer_cost,
+        evicted_layers=evicted_layers,
+    )
 
 
 def note_002(depth: int, speed: Speed | None = None) -> Advice:
@@ -53,6 +65,40 @@ def test_the_first_lever_for_depth_3_of_note_002_is_the_margin_and_it_is_enough(
         "248 MiB too many for the engine's fit margin of 1024 MiB; enough is a fit margin of "
         "256 MiB or 1 slot or depth 2"
     )
+
+
+def test_the_margin_is_worth_27x_at_depth_3_which_is_predicted_and_says_from_what() -> None:
+    """real_gpu_27b.md, table, 16 GiB: 98.5 tok/s with a small margin, 35.85 with 4 layers out."""
+    plan = replace(NOTE_002, depth=3)
+    said = advice(plan, layer_cost=LAYER_COST_H200, evicted_layers=4)
+    assert said.options[0].lever is Lever.MARGIN
+    assert said.options[0].tps_ratio == 1.0, "then it is as fast as any resident load"
+    assert said.slowdown is not None
+    factor = said.slowdown.factor
+    assert factor.low < 98.5 / 35.85 < factor.high
+    assert factor.mid == pytest.approx(3.3, abs=0.05), "seven cells of one host, not this one"
+    assert said.reason.endswith(
+        "enough is a fit margin of 256 MiB or 1 slot or depth 2; resident it is predicted to run "
+        "3.3x as fast [1.6x, 5.0x] as with 4 layers on the CPU (from seven evicted cells of a 27B "
+        "model on one H200 host)"
+    )
+
+
+def test_without_a_log_the_fewest_layers_are_predicted_and_called_that() -> None:
+    said = advice(replace(NOTE_002, depth=3), layer_cost=LAYER_COST_H200)
+    assert said.slowdown is not None
+    assert (said.slowdown.layers, said.slowdown.counted) == (2, False)
+    assert "at least 2.1x as fast" in said.reason
+    assert "with at least 2 layers on the CPU" in said.reason
+
+
+def test_a_load_that_stays_or_may_stay_has_no_slowdown() -> None:
+    assert advice(replace(NOTE_002, depth=2), layer_cost=LAYER_COST_H200).slowdown is None
+    need = note_002(3).predicted.total
+    unsure = Device(free_bytes=need, headroom_bytes=0, margin_bytes=None)
+    said = advice(replace(NOTE_002, depth=3), unsure, layer_cost=LAYER_COST_H200, evicted_layers=4)
+    assert said.slowdown is None
+    assert note_002(3).slowdown is None, "no layer cost was given"
 
 
 def test_one_slot_less_keeps_depth_3_under_the_default_margin_too() -> None:
