@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mtpd.cli.cells import WIDTH
 from mtpd.cli.configured import (
     config_option,
     config_path,
@@ -84,7 +85,7 @@ def show(path: Path | None, *, origin: bool, as_json: bool) -> None:
         return
     for view in views:
         text = f"{view.key} = {_toml(view.value)}"
-        click.echo(f"{text:<60}  # {view.origin}" if origin else text)
+        click.echo(_with_origin(text, view.origin) if origin else text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +126,12 @@ def _checked(path: Path | None) -> _Checked:
         hardware=loaded.hardware.name if loaded.hardware is not None else None,
         engine=None if binary is None else binary.label,
     )
+
+
+def _with_origin(text: str, origin: str) -> str:
+    """The value and its origin on one line of the window, else on two."""
+    line = f"{text:<50}  # {origin}"
+    return line if len(line) <= WIDTH else f"{text}\n    # {origin}"
 
 
 def _toml(value: Json) -> str:

@@ -186,8 +186,20 @@ def show(session: Session, operation: str) -> None:
 @connected
 def cancel(session: Session, operation: str) -> None:
     """Ask an operation to end; what it has measured is kept."""
-    reply = session.client.delete(f"/operations/{segment(operation)}")
-    session.show(reply, lambda: lists.operation_grid(decode(OperationView, reply.data)))
+    path = f"/operations/{segment(operation)}"
+    before = decode(OperationView, session.client.get(path).data)
+    reply = session.client.delete(path)
+    session.show(reply, lambda: _cancelled(before, decode(OperationView, reply.data)))
+
+
+def _cancelled(before: OperationView, now: OperationView) -> RenderableType:
+    if before.ended_at is not None:
+        said = f"It had ended before: {before.state}. Nothing was cancelled."
+    elif now.ended_at is not None:
+        said = "It has ended."
+    else:
+        said = "It ends as soon as what it runs has been stopped."
+    return Group(Text(said), lists.operation_grid(now))
 
 
 COMMANDS: tuple[click.Command, ...] = (

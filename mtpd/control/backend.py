@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mtpd.control.explain import explanation
-from mtpd.control.plans import TuneRequest, find_profile, probe_plan, tune_plan
+from mtpd.control.plans import (
+    TuneRequest,
+    find_profile,
+    need_workload,
+    probe_plan,
+    tune_plan,
+)
 from mtpd.errors import InvalidError, MtpdError, NotFoundError
 from mtpd.store.journal import DecisionFilter
 from mtpd.store.samples import MeasurementFilter
@@ -162,6 +168,9 @@ class Control:
                 limit=limit,
             )
         )
+        if not found and workload is not None:
+            # What was measured with a workload that is gone by now is still found.
+            need_workload(self._config, workload)
         return found[::-1]
 
     async def decisions(self, *, subject: str | None, limit: int) -> tuple[DecisionView, ...]:

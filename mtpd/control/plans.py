@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mtpd.config.model import Config, Pool, Profile
 
-__all__ = ["TuneRequest", "find_profile", "probe_plan", "tune_plan"]
+__all__ = ["TuneRequest", "find_profile", "need_workload", "probe_plan", "tune_plan"]
 
 WORKLOADS = ("short", "prose", "code")
 """Measured where nothing else is asked for; long-reasoning takes minutes per cell."""
@@ -53,6 +53,16 @@ def find_profile(config: Config, name: str) -> Profile:
     if profile is None:
         raise _unknown("model", name, _models(config))
     return profile
+
+
+def need_workload(config: Config, name: str) -> None:
+    """Refuse the name of a workload that is not configured.
+
+    Raises:
+        NotFoundError: There is none; the hint names what is close.
+    """
+    if name not in config.workloads:
+        raise _unknown("workload", name, config.workloads)
 
 
 def tune_plan(config: Config, request: TuneRequest) -> TuningPlan:
@@ -147,8 +157,7 @@ def _workloads(config: Config, request: TuneRequest) -> tuple[WorkloadPlan, ...]
     if not names:
         raise _no_workload()
     for name in names:
-        if name not in config.workloads:
-            raise _unknown("workload", name, config.workloads)
+        need_workload(config, name)
     wanted = request.prompts or PROMPTS
     return tuple(
         WorkloadPlan(name=name, prompts=min(wanted, len(config.workloads[name].prompts)))

@@ -97,8 +97,20 @@ def test_show_tells_values_and_with_origin_their_place(home: Path) -> None:
     assert "server.max_waiting = 3" in plain
     assert "engine.threads = (not set)" in plain
     told = run(config, "show", "--config", path, "--origin").stdout.splitlines()
-    (line,) = (one for one in told if one.startswith("server.max_waiting"))
-    assert line.split() == ["server.max_waiting", "=", "3", "#", f"{path}:2"]
+    at = next(at for at, one in enumerate(told) if one.startswith("server.max_waiting"))
+    shown = " ".join(told[at : at + 2]).split()
+    assert shown[:5] == ["server.max_waiting", "=", "3", "#", f"{path}:2"]
+
+
+def test_show_with_origins_keeps_to_the_window(home: Path) -> None:
+    members = ", ".join(f'"model-{number}"' for number in range(4))
+    models = "".join(f'[models.model-{number}]\nmodel = "m"\n' for number in range(4))
+    path = write(home, f"{models}[pools.p]\nmembers = [{members}]\n")
+    lines = run(config, "show", "--config", path, "--origin").stdout.splitlines()
+    index = next(i for i, line in enumerate(lines) if line.startswith("pools.p.members"))
+    assert lines[index + 1] == f"    # {path}:10"
+    with_origin = [line for line in lines if "#" in line and not line.startswith("    #")]
+    assert max(map(len, with_origin)) <= 80
 
 
 def test_show_as_json_is_a_list_of_values(home: Path) -> None:

@@ -191,6 +191,10 @@ def test_operations_are_listed_shown_and_cancelled(mtpctl: Mtpctl, daemon: Serve
     assert "op-0001: tune" in mtpctl("operations", "show", "op-0001").out
     cancelled = mtpctl("operations", "cancel", "op-0001", "--json")
     assert json.loads(cancelled.out)["state"] == "cancelled"
+    again = mtpctl("operations", "cancel", "op-0001")
+    assert again.out.startswith("It had ended before: cancelled. Nothing was cancelled.")
+    assert mtpctl("tune", "default", "--detach").code == 0
+    assert mtpctl("operations", "cancel", "op-0002").out.startswith("It has ended.")
 
 
 def test_a_failed_operation_ends_with_its_sentence_and_hint(mtpctl: Mtpctl, daemon: Served) -> None:

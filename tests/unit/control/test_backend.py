@@ -65,6 +65,15 @@ async def test_what_is_not_there_is_refused_and_the_rest_is_shown() -> None:
                 for model in await control.models()
             }
             assert sizes == {"alpha": [True] * 4, "beta": [False] * 4}
+            with pytest.raises(NotFoundError, match="no workload named 'prosa'") as wrong:
+                await control.measurements(
+                    model=None, depth=None, workload="prosa", operation_id=None, ids=None, limit=1
+                )
+            assert wrong.value.hint == "did you mean prose?"
+            nothing = await control.measurements(
+                model=None, depth=None, workload="prose", operation_id=None, ids=None, limit=1
+            )
+            assert nothing == ()
             status = await control.status()
             assert running.url == f"http://{status.listen}"
             assert [choice.subject for choice in status.choices] == ["both", "alpha", "beta"]

@@ -1,0 +1,55 @@
+"""An interrupt while the programs load: no traceback, and the signal's own end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+LOADING = """
+import sys
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "mtpd.cli.{name}":
+            print("loading", flush=True)
+            sys.stdin.read()
+
+sys.meta_path.insert(0, Slow())
+from mtpd.cli import start
+sys.argv = ["{name}", "--version"]
+start.{name}()
+"""
+
+
+@pytest.mark.parametrize("name", ["mtpd", "mtpctl"])
+def test_an_interrupt_while_it_loads_ends_it_without_a_traceback(name: str) -> None:
+    command = [sys.executable, "-c", LOADING.format(name=name)]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "loading\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=15)
+    assert (process.returncode, err) == (-signal.SIGINT, "")
+
+
+@pytest.mark.parametrize("name", ["mtpd", "mtpctl"])
+def test_loaded_programs_run(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING.format(name=name)],
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=15,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].startswith(f"{name}, version ")
