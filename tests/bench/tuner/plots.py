@@ -23,22 +23,24 @@ if TYPE_CHECKING:
 __all__ = ["draw", "frontier", "regrets"]
 
 _OURS: Final = "search"
-_MAIN: Final = (
-    "static 2",
-    "note 002 sweep",
-    "sweep, 3 prompts",
-    "LUCB",
-    "search, memory unknown",
-    "search",
-)
+_MAIN: Final = {
+    "static 2": COLOURS[6],
+    "note 002 sweep": COLOURS[4],
+    "sweep, 3 prompts": COLOURS[2],
+    "LUCB": COLOURS[3],
+    "search, memory unknown": COLOURS[5],
+    "search": COLOURS[0],
+}
+"""Strategies whose regret is drawn, and their colours."""
+
 _STARTS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _MISSES: Final = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
 _MOST_MISSES: Final = 0.2
 _LEAST_MISSES: Final = 0.0015
 _GOAL_STARTS: Final = (1.0, 2.0)
 _GOAL_MISSES: Final = 0.006
-_NEAR: Final = 2.2
-"""Ratio of engine starts below which two names would overlap."""
+_NAMED_ON_THE_LEFT: Final = ("search", "sweep, stops at eviction")
+"""Points with a neighbour on their right."""
 
 _MOST_REGRET: Final = 0.08
 _STEPS: Final = 160
@@ -54,14 +56,10 @@ def frontier(results: Mapping[str, Sequence[Outcome]], path: Path) -> None:
     with plot(path, 7.2, 4.6) as axes:
         axes.fill_between(_GOAL_STARTS, _LEAST_MISSES, _GOAL_MISSES, color=COLOURS[2], alpha=0.15)
         axes.annotate("goal", (1.03, _GOAL_MISSES * 0.92), color=COLOURS[2])
-        points = [
-            (name, statistics.fmean(row.restarts for row in rows), within(rows, 0.02))
-            for name, rows in results.items()
-            if any(row.restarts for row in rows)
-        ]
-        for name, starts, hits in points:
-            crowded = any(1 < other / starts < _NEAR for _, other, _ in points)
-            _point(axes, name, starts, hits, left=crowded)
+        for name, rows in results.items():
+            starts = statistics.fmean(row.restarts for row in rows)
+            if starts:
+                _point(axes, name, starts, within(rows, 0.02))
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlim(1, 40)
@@ -76,9 +74,9 @@ def frontier(results: Mapping[str, Sequence[Outcome]], path: Path) -> None:
         axes.set_title("Machines on which the choice is within 2 % of the best depth")
 
 
-def _point(axes: Axes, name: str, starts: float, hits: Share, *, left: bool) -> None:
+def _point(axes: Axes, name: str, starts: float, hits: Share) -> None:
     miss, most, least = (max(1 - one, _LEAST_MISSES) for one in (hits.value, hits.low, hits.high))
-    ours = name.startswith(_OURS)
+    ours, left = name.startswith(_OURS), name in _NAMED_ON_THE_LEFT
     axes.errorbar(
         starts,
         miss,
@@ -101,18 +99,20 @@ def _point(axes: Axes, name: str, starts: float, hits: Share, *, left: bool) -> 
 
 
 def regrets(results: Mapping[str, Sequence[Outcome]], path: Path) -> None:
-    """Share of machines that lose more than x of the best depth's speed, for every x."""
+    """Share of machines that lose more than x of the best depth's speed, main strategies."""
     limits = [_MOST_REGRET * step / _STEPS for step in range(_STEPS + 1)]
     with plot(path, 7.2, 4.6) as axes:
-        for number, (name, rows) in enumerate(results.items()):
-            losses = sorted(row.regret for row in rows)
+        for name, colour in _MAIN.items():
+            if name not in results:
+                continue
+            losses = sorted(row.regret for row in results[name])
             shares = [1 - bisect.bisect_right(losses, limit) / len(losses) for limit in limits]
             kept = [(100 * x, y) for x, y in zip(limits, shares, strict=True) if y]
             axes.plot(
                 *zip(*kept, strict=True),
                 drawstyle="steps-post",
                 label=name,
-                color=COLOURS[number % len(COLOURS)],
+                color=colour,
                 linewidth=2.0 if name == _OURS else 1.2,
             )
         for limit in (2, 3):
@@ -132,5 +132,5 @@ def draw(results: Mapping[str, Sequence[Outcome]], folder: Path, suffix: str) ->
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"tuner_{name}.{suffix}" for name in ("frontier", "regret")]
     frontier(results, paths[0])
-    regrets({name: rows for name, rows in results.items() if name in _MAIN}, paths[1])
+    regrets(results, paths[1])
     return paths

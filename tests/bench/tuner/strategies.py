@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from tests.bench.tuner.fleet import DEEPEST, Machine, arm, plans
 from tests.bench.tuner.rivals import Halving, Lucb, Rival, TrackAndStop, highest_mean, play
-from tuner.design import ModelBased, Sweep
+from tuner.design import SHORT_STEPS, ModelBased, Sweep
 from tuner.replay import replay
 from tuner.types import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from tuner.design import Design
 
 __all__ = ["STRATEGIES", "Outcome"]
 
@@ -78,6 +80,14 @@ def _sweep(one: Machine, *, prompts: int, repetitions: int, blind: bool = False)
     )
 
 
+def _sweep_decided(one: Machine) -> Outcome:
+    """The same measurements as a sweep with three prompts, but the program decides."""
+    return _decided(
+        one,
+        Sweep(arms=_ARMS, workloads=plans(_PROMPTS), repetitions=1, budget=_ENOUGH),
+    )
+
+
 def _rival(one: Machine, *, rival: Rival, keeps: bool = False) -> Outcome:
     done = play(rival, one, keeps=keeps)
     return _outcome(
@@ -89,18 +99,24 @@ def _rival(one: Machine, *, rival: Rival, keeps: bool = False) -> Outcome:
     )
 
 
-def _search(one: Machine, *, fits: bool = True) -> Outcome:
+def _search(one: Machine, *, fits: bool = True, short_steps: int = SHORT_STEPS) -> Outcome:
     """The search as the program runs it; ``fits`` tells it what memory allows."""
-    done = replay(
+    return _decided(
+        one,
         ModelBased(
             arms=_ARMS,
             workloads=plans(_PROMPTS),
             repetitions=1,
             budget=_ENOUGH,
             deepest=one.ceiling if fits else None,
+            short_steps=short_steps,
         ),
-        one,
     )
+
+
+def _decided(one: Machine, design: Design) -> Outcome:
+    """A design whose measurements the program decides on."""
+    done = replay(design, one)
     return _outcome(
         one,
         done.decision.arm.depth if done.decision.arm else 0,
@@ -116,9 +132,12 @@ STRATEGIES: Final[Mapping[str, Callable[[Machine], Outcome]]] = {
     "note 002 sweep": functools.partial(_sweep, prompts=1, repetitions=3, blind=True),
     "sweep, stops at eviction": functools.partial(_sweep, prompts=1, repetitions=3),
     "sweep, 3 prompts": functools.partial(_sweep, prompts=_PROMPTS, repetitions=1),
+    "sweep, 3 prompts, our choice": _sweep_decided,
     "successive halving": functools.partial(_rival, rival=Halving(), keeps=True),
     "LUCB": functools.partial(_rival, rival=Lucb()),
     "track and stop": functools.partial(_rival, rival=TrackAndStop()),
+    "search, no short steps, memory unknown": functools.partial(_search, fits=False, short_steps=0),
+    "search, no short steps": functools.partial(_search, short_steps=0),
     "search, memory unknown": functools.partial(_search, fits=False),
     "search": _search,
 }

@@ -130,6 +130,12 @@ def test_halving_keeps_the_faster_half_and_repeats_once_more() -> None:
     assert Halving().choice(end) == 2
 
 
+def test_halving_weights_a_round_by_its_repetitions() -> None:
+    # Depth 2: (60 + 2 * 47) / 3 = 51.3; depth 3: (45 + 2 * 55) / 3 = 51.7.
+    first = [(0, 30.0), (1, 40.0), (2, 60.0), (3, 45.0), (4, 35.0), (5, 20.0)]
+    assert wanted(Halving(), pulled(*first, (2, 47.0), (3, 55.0), (1, 40.0))) == 3
+
+
 def test_halving_begins_a_round_with_the_depth_that_runs_and_does_not_start_it_again() -> None:
     again = 0
     for one in (machine("rivals", number) for number in (0, 33, 70, 79)):
@@ -148,6 +154,8 @@ def test_lucb_pulls_the_best_and_its_most_promising_rival_in_turn() -> None:
     once = [(0, 30.0), (1, 40.0), (2, 50.0), (3, 49.5), (4, 35.0), (5, 20.0)]
     assert wanted(Lucb(), pulled(*once)) == 2
     assert wanted(Lucb(), pulled(*once, (2, 50.0))) == 3
+    seldom = [*once[:1], (1, 49.0), *once[2:], (2, 50.0), (3, 49.5)]
+    assert wanted(Lucb(), pulled(*seldom, (2, 50.0))) == 1
 
 
 def test_lucb_stops_when_the_bounds_have_parted_but_for_eps() -> None:
@@ -156,8 +164,8 @@ def test_lucb_stops_when_the_bounds_have_parted_but_for_eps() -> None:
     assert 2 * radius == pytest.approx(0.1278, abs=1e-4)
     assert isinstance(Lucb().ask(pulled(*pair)), Stop)
     near = 50.0 * math.exp(-(2 * radius - 0.02))
-    assert isinstance(Lucb().ask(pulled((0, near * 0.999), *pair[1:])), Stop)
-    assert isinstance(Lucb().ask(pulled((0, near * 1.001), *pair[1:])), Ask)
+    assert isinstance(Lucb().ask(pulled((0, near * 0.99999), *pair[1:])), Stop)
+    assert isinstance(Lucb().ask(pulled((0, near * 1.00001), *pair[1:])), Ask)
 
 
 def test_track_and_stop_pulls_the_rarer_of_the_top_two() -> None:
@@ -171,8 +179,8 @@ def test_track_and_stop_stops_at_the_likelihood_ratio() -> None:
     gap = math.sqrt(threshold * 2 * PULL_SD**2 / 0.5) - 0.02
     slower = 50.0 * math.exp(-gap)
     rest = [(1, 50.0), (2, None)]
-    assert isinstance(TrackAndStop().ask(pulled((0, slower * 0.999), *rest)), Stop)
-    assert isinstance(TrackAndStop().ask(pulled((0, slower * 1.001), *rest)), Ask)
+    assert isinstance(TrackAndStop().ask(pulled((0, slower * 0.99999), *rest)), Stop)
+    assert isinstance(TrackAndStop().ask(pulled((0, slower * 1.00001), *rest)), Ask)
 
 
 @pytest.mark.parametrize("rival", [Lucb(), TrackAndStop()], ids=["LUCB", "track and stop"])
