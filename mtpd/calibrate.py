@@ -19,7 +19,7 @@ from mtpd.engine.acceptance import read_acceptance
 from mtpd.engine.prom import SpecCounters
 from mtpd.errors import BinaryError, CalibrationError, EngineError, UpstreamError
 from mtpd.short_steps import StepClock
-from mtpd.types import Absent
+from mtpd.types import Absent, Value
 from tuner.design import Ask, History
 from tuner.types import Observation, Start, Unknown, passes
 
@@ -255,7 +255,8 @@ class _Run:
             fingerprint=started.fingerprint,
             seed=self.sampling.seed,
         )
-        texts = [_plain(self.workloads[name].prompts[number]) for name, number in cells]
+        prompts = [self.workloads[name].prompts[number] for name, number in cells]
+        texts = [await _seen(prompt, started.client) for prompt in prompts]
         async with aclosing(clock.steps(texts, asked.short_steps)) as steps:
             async for step in steps:
                 self.history = self.history.stepped(step)
@@ -336,14 +337,21 @@ def _body(prompt: WorkloadPrompt, *, seed: int, max_tokens: int) -> dict[str, Js
     }
     if prompt.prompt is not None:
         return {**body, "prompt": prompt.prompt}
-    return {**body, "messages": [{"role": m.role, "content": m.content} for m in prompt.messages]}
+    return {**body, "messages": [*_messages(prompt)]}
 
 
-def _plain(prompt: WorkloadPrompt) -> str:
-    """The words of a prompt; what a step costs does not depend on the chat's template."""
+async def _seen(prompt: WorkloadPrompt, client: EngineClient) -> str:
+    """A prompt as the model sees it; its bare words where the engine has no template."""
     if prompt.prompt is not None:
         return prompt.prompt
+    templated = await client.templated(_messages(prompt))
+    if isinstance(templated, Value):
+        return templated.value
     return "\n".join(message.content for message in prompt.messages)
+
+
+def _messages(prompt: WorkloadPrompt) -> list[dict[str, Json]]:
+    return [{"role": m.role, "content": m.content} for m in prompt.messages]
 
 
 def _text(reply: Mapping[str, Json]) -> str:

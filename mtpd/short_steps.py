@@ -73,6 +73,7 @@ class StepClock:
         start_id: This engine start.
         fingerprint: Digest of all that a result depends on except the depth.
         seed: The same as the cells'.
+        walk_tokens: Longest walk along one text.
     """
 
     client: EngineClient
@@ -80,6 +81,7 @@ class StepClock:
     start_id: str
     fingerprint: str
     seed: int
+    walk_tokens: int = WALK_TOKENS
 
     async def steps(self, texts: Sequence[str], wanted: int) -> AsyncGenerator[ShortStep]:
         """Steps with 0 to ``arm.depth`` rows, ``wanted`` of each where they can be had.
@@ -101,7 +103,7 @@ class StepClock:
             made: list[int] = []
             while not isinstance(reply, Absent):
                 made += reply.tokens
-                if reply.ended or len(made) >= WALK_TOKENS or (rows := turns.next()) is None:
+                if reply.ended or len(made) >= self.walk_tokens or (rows := turns.next()) is None:
                     break
                 reply = await self._reply(text, made, rows)
                 if not isinstance(reply, Absent):
@@ -130,6 +132,8 @@ class StepClock:
             "stream": False,
             "cache_prompt": True,
             "return_tokens": True,
+            # What a step costs does not depend on where the model would end its answer.
+            "ignore_eos": True,
         }
         status, reply = await self.client.post_json("/completion", body, timeout_s=REPLY_S)
         if status != http.HTTPStatus.OK or not isinstance(reply, dict):

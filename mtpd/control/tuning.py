@@ -13,16 +13,16 @@ import anyio
 import structlog
 
 from mtpd.calibrate import NothingMeasuredError
+from mtpd.control.deciding import MODEL_BASED, DepthInputs, Member, PoolInputs, decide
+from mtpd.control.recorded import encode_inputs
 from mtpd.control.rows import depth_rows
 from mtpd.errors import MtpdError
 from mtpd.views import encode
-from tuner import pools
 from tuner.compare import PerplexityRun, Quality
-from tuner.design import ModelBased, Sweep
-from tuner.probe import probe_decision
-from tuner.select import choose_depth
+from tuner.design import SHORT_STEPS
+from tuner.pools import Objective
 from tuner.summary import summarise
-from tuner.types import Act, Budget
+from tuner.types import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mtpd.calibrate import Calibrator, Repetition, Sampling, Sink, Started
     from mtpd.config.model import Config, Pool, Profile
     from mtpd.views import DecisionView, Json, MeasurementView
-    from tuner.design import Design, WorkloadPlan
+    from tuner.design import History, WorkloadPlan
     from tuner.summary import ArmSummary
     from tuner.types import Arm, Decision
 
@@ -68,7 +68,7 @@ class TuningPlan:
 
     def total(self) -> int | None:
         """Repetitions to measure, or None where the design decides as it goes."""
-        if self.method == "model-based":
+        if self.method == MODEL_BASED:
             return None
         cells = sum(w.prompts for w in self.workloads) * self.repetitions
         return cells * sum(len(depths) for depths in self.depths)
@@ -189,12 +189,14 @@ class Tuning:
         sink = _Collecting(self._recorder.sink(operation_id))
         rows: list[ArmSummary] = []
         decisions: list[DecisionView] = []
-        chosen: list[tuple[Profile, ArmSummary]] = []
+        members: list[Member] = []
+        arm: Arm | None = None
         for profile, depths in zip(plan.profiles, plan.depths, strict=True):
             before = len(sink.taken)
+            task = _task(plan, profile, depths, warnings)
             try:
                 history = await self._calibrator.run(
-                    _design(plan, profile, depths),
+                    task.design,
                     hold,
                     sink,
                     sampling=plan.sampling,
@@ -204,17 +206,20 @@ class Tuning:
                 if plan.pool is None:
                     raise
                 history = error.history  # the pool's other members are still compared
-            summaries = summarise(history.observations, history.starts)
-            rows += summaries
-            decision = _noted(self._decide_depth(plan, profile, summaries), warnings)
-            view = await self._record(plan, decision, sink.taken[before:], operation_id)
+            rows += summarise(history.observations, history.starts)
+            inputs = replace(task, history=history, incumbent=self._incumbent(profile.name))
+            view, arm = await self._record(inputs, sink.taken[before:], operation_id)
             decisions.append(view)
-            chosen += [(profile, s) for s in summaries if s.arm == decision.arm]
-        arm = chosen[-1][1].arm if chosen else None
+            if arm is not None:
+                members.append(_member(profile, arm, history))
         if plan.pool is not None:
-            decision = _noted(self._decide_model(plan.pool, chosen), warnings)
-            decisions.append(await self._record(plan, decision, sink.taken, operation_id))
-            arm = decision.arm
+            pool = replace(
+                _pool_task(plan, plan.pool, warnings),
+                incumbent=self._incumbent(plan.pool.name),
+                members=tuple(members),
+            )
+            view, arm = await self._record(pool, sink.taken, operation_id)
+            decisions.append(view)
         result: dict[str, Json] = {
             "subject": plan.subject,
             "method": plan.method,
@@ -227,46 +232,21 @@ class Tuning:
 
     async def _record(
         self,
-        plan: TuningPlan,
-        decision: Decision,
+        inputs: DepthInputs | PoolInputs,
         measurements: Sequence[MeasurementView],
         operation_id: str,
-    ) -> DecisionView:
-        # What is not applied is a finding, not a choice: it must not be restored later.
+    ) -> tuple[DecisionView, Arm | None]:
+        """Decide, and write down with the inputs what is needed to decide so again."""
+        decision = decide(inputs)
         view = await self._recorder.decide(
-            decision if plan.apply else replace(decision, act=Act.MEASURE),
+            decision,
             measurements=measurements,
             operation_id=operation_id,
-            inputs={"method": plan.method, "applied": plan.apply},
+            inputs=encode_inputs(inputs),
         )
-        if plan.apply and decision.arm is not None:
+        if inputs.applied and decision.arm is not None:
             self._adopt(view)
-        return view
-
-    def _decide_depth(
-        self, plan: TuningPlan, profile: Profile, summaries: Sequence[ArmSummary]
-    ) -> Decision:
-        if plan.method == "probe":
-            return probe_decision(summaries, subject=profile.name)
-        return choose_depth(summaries, self._incumbent(profile.name), subject=profile.name)
-
-    def _decide_model(self, pool: Pool, chosen: Sequence[tuple[Profile, ArmSummary]]) -> Decision:
-        candidates = [
-            pools.Candidate.of(summary, quality=_quality(profile), tags=frozenset(profile.tags))
-            for profile, summary in chosen
-        ]
-        return pools.choose_model(
-            candidates,
-            objective=pools.Objective(pool.objective.value),
-            incumbent=self._incumbent(pool.name),
-            subject=pool.name,
-            require=frozenset(pool.require_tags),
-            accept_offload=pool.offload.value == "accept",
-        )
-
-
-def _noted(decision: Decision, warnings: tuple[str, ...]) -> Decision:
-    return replace(decision, evidence=decision.evidence + warnings)
+        return view, decision.arm
 
 
 async def _bring_back(hold: DeviceHold, before: Arm | None) -> None:
@@ -285,11 +265,44 @@ async def _serve(hold: DeviceHold, target: Arm | None) -> None:
         await hold.start(target)
 
 
-def _design(plan: TuningPlan, profile: Profile, depths: Sequence[int]) -> Design:
+def _task(
+    plan: TuningPlan, profile: Profile, depths: Sequence[int], notes: tuple[str, ...]
+) -> DepthInputs:
+    """What is asked of one profile, before anything was told."""
     arms = tuple(profile.arm(depth) for depth in depths)
-    budget = Budget(max_restarts=2 * len(arms))
-    kind = ModelBased if plan.method == "model-based" else Sweep
-    return kind(arms=arms, workloads=plan.workloads, repetitions=plan.repetitions, budget=budget)
+    return DepthInputs(
+        subject=profile.name,
+        method=plan.method,
+        applied=plan.apply,
+        notes=notes,
+        arms=arms,
+        workloads=plan.workloads,
+        repetitions=plan.repetitions,
+        short_steps=SHORT_STEPS if plan.method == MODEL_BASED else 0,
+        budget=Budget(max_restarts=2 * len(arms)),
+    )
+
+
+def _pool_task(plan: TuningPlan, pool: Pool, notes: tuple[str, ...]) -> PoolInputs:
+    return PoolInputs(
+        subject=pool.name,
+        method=plan.method,
+        applied=plan.apply,
+        notes=notes,
+        objective=Objective(pool.objective.value),
+        require=frozenset(pool.require_tags),
+        accept_offload=pool.offload.value == "accept",
+    )
+
+
+def _member(profile: Profile, arm: Arm, history: History) -> Member:
+    """A candidate of a pool; its short steps play no role between models."""
+    return Member(
+        arm=arm,
+        history=replace(history, short_steps=()),
+        quality=_quality(profile),
+        tags=frozenset(profile.tags),
+    )
 
 
 def _quality(profile: Profile) -> Quality | None:

@@ -21,7 +21,7 @@ from mtpd.errors import UpstreamError
 from mtpd.types import Absent, NotApplicable, TcpEndpoint, UnixEndpoint, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
@@ -151,6 +151,20 @@ class EngineClient:
             msg = f"the engine answered {path} with status {status}: {_excerpt(json.dumps(reply))}"
             raise UpstreamError(msg)
         return reply
+
+    async def templated(self, messages: Sequence[Mapping[str, Json]]) -> Reading[str]:
+        """A chat as the text that the model sees, where the engine tells it.
+
+        Raises:
+            UpstreamError: The engine does not answer.
+        """
+        body: dict[str, Json] = {"messages": [dict(message) for message in messages]}
+        status, reply = await self.post_json("/apply-template", body, timeout_s=QUESTION_S)
+        match reply:
+            case {"prompt": str(text)} if status == http.HTTPStatus.OK:
+                return Value(text, "/apply-template")
+            case _:
+                return Absent(f"the engine answered /apply-template with status {status}")
 
     async def metrics_text(self) -> str:
         """The Prometheus text of `GET /metrics`; raises UpstreamError if it is switched off."""

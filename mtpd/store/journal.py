@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DECISION_SCHEMA", "DecisionFilter", "Journal"]
 
-DECISION_SCHEMA = 1
-"""Version of a decision's JSON columns; grows when their shape changes."""
+DECISION_SCHEMA = 2
+"""Version of a decision's JSON columns; grows when their shape changes. Since 2 the inputs of
+a calibration's decision hold all that is needed to take it again (docs/store.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

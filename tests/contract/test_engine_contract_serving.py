@@ -16,7 +16,7 @@ import pytest
 from mtpd.engine.client import EngineClient
 from mtpd.engine.prom import SpecCounters, spec_counters
 from mtpd.errors import UpstreamError
-from mtpd.types import UnixEndpoint
+from mtpd.types import UnixEndpoint, Value
 from tests.contract.harness import (
     KINDS,
     MODEL,
@@ -32,6 +32,8 @@ from tests.contract.requests import MTP, chat, completion, endless, going_on
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from mtpd.views import Json
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("kind", KINDS)]
 
@@ -104,6 +106,23 @@ class TestAGeneration:
         prompt = first["timings"]["prompt_n"]
         assert first["timings"]["cache_n"] == 0
         assert (second["timings"]["cache_n"], second["timings"]["prompt_n"]) == (prompt + 3, 1)
+
+    async def test_a_chat_is_the_completion_of_its_templated_text(
+        self, kind: Kind, tmp_path: Path
+    ) -> None:
+        messages: list[dict[str, Json]] = [{"role": "user", "content": "What is json.loads?"}]
+        more: dict[str, Json] = {"temperature": 0, "seed": 1, "n_predict": 16, "max_tokens": 16}
+        async with serving(kind, home=tmp_path) as (_, client):
+            text = await client.templated(messages)
+            assert isinstance(text, Value)
+            told: dict[str, Any] = await client.complete(
+                "/v1/chat/completions", {"messages": [*messages], **more}, timeout_s=20
+            )
+            same = await client.complete(
+                "/completion", {"prompt": text.value, **more}, timeout_s=20
+            )
+
+        assert told["choices"][0]["message"]["content"] == same["content"]
 
     async def test_counters_by_position_never_rise_and_sum_to_the_accepted_tokens(
         self, kind: Kind, tmp_path: Path

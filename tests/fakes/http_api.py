@@ -129,6 +129,7 @@ def application(engine: Engine) -> web.Application:
     app.router.add_get("/metrics", _metrics(engine))
     app.router.add_get("/slots", _slots(engine))
     app.router.add_get("/props", _props(engine))
+    app.router.add_post("/apply-template", _template)
     app.router.add_post("/completion", _generation(engine, _Native()))
     app.router.add_post("/v1/completions", _generation(engine, _Text()))
     app.router.add_post("/v1/chat/completions", _generation(engine, _Chat()))
@@ -216,6 +217,10 @@ def _props(engine: Engine) -> Handler:
         return web.json_response(found | {"build_info": "b0-unknown"})
 
     return props
+
+
+async def _template(request: web.Request) -> web.Response:
+    return web.json_response({"prompt": _Chat().prompt(await request.json())})
 
 
 class _Native:

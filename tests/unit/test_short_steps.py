@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -13,7 +14,7 @@ from structlog.testing import capture_logs
 
 from mtpd.engine.client import EngineClient
 from mtpd.errors import UpstreamError
-from mtpd.short_steps import TRIES, WALK_TOKENS, StepClock
+from mtpd.short_steps import TRIES, StepClock
 from mtpd.types import UnixEndpoint
 from tests.fakes.script import Script
 from tests.unit.control.held import scripted
@@ -121,7 +122,7 @@ async def test_row_counts_take_turns_and_each_reply_goes_on_from_the_last(
         assert asked.path == "/completion"
         assert asked.body["prompt"] == [TEXTS[0], *made]
         assert (asked.body["seed"], asked.body["temperature"]) == (7, 0.0)
-        assert asked.body["cache_prompt"] is True
+        assert asked.body["cache_prompt"] is asked.body["ignore_eos"] is True
         if number:
             assert steps[number - 1].context_tokens == words + len(made)
         made += range(len(made), len(made) + asked.body["n_predict"])
@@ -158,13 +159,14 @@ async def test_what_is_never_accepted_is_missing_after_bounded_tries_and_said(
 async def test_a_walk_ends_after_so_many_tokens_and_the_next_text_begins(tmp_path: Path) -> None:
     async with scripted(tmp_path, script=EVERY) as device:
         started = await device.start(arm())
+        short = replace(clock(started.client, arm()), walk_tokens=20)
         with capture_logs() as lines:
-            steps = await taken(clock(started.client, arm()), WALK_TOKENS)
+            steps = await taken(short, 99)
 
     firsts = [asked.body["prompt"] for asked in device.asked if len(asked.body["prompt"]) == 1]
     assert firsts == [[text] for text in TEXTS]
-    assert max(len(asked.body["prompt"]) for asked in device.asked) <= WALK_TOKENS
-    assert len(steps) == 2 * (WALK_TOKENS // 2 - 1)
+    assert max(len(asked.body["prompt"]) for asked in device.asked) == 19
+    assert len(steps) == 2 * 9
     assert [line["reason"] for line in lines] == ["the texts came to their end"]
 
 

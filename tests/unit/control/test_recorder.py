@@ -106,7 +106,7 @@ async def test_a_decision_is_on_the_disk_before_anybody_is_told(tmp_path: Path) 
         assert bus.told[-1] == DecisionMade(decision=view)
         journal = Journal(db=db, clock=FakeClock())
         assert await journal.get(view.id) == view
-        assert await journal.inputs(view.id) == (1, {"method": "sweep"})
+        assert await journal.inputs(view.id) == (2, {"method": "sweep"})
     assert view.measurement_ids == (taken.id,)
     assert view.operation_id == OPERATION
 
