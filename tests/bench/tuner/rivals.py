@@ -1,7 +1,7 @@
 """Other ways to find a depth, measured by the same bench as the search of ``tuner.design``.
 
-Covers successive halving, LUCB and track-and-stop (top two) as the design study ran them,
-and the choice by the highest mean, which a plain sweep ends with. Each is a design: what to
+Covers the sweep of note 002, successive halving, LUCB and track-and-stop (top two), as the
+design study ran them. Each is a design: what to
 start next follows from the history alone. They heed an eviction that the log shows; of
 acceptance and row costs they know nothing, all depths are alike to them.
 """
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_PULLS",
     "PULL_SD",
+    "Exhaustive",
     "Halving",
     "Lucb",
     "Played",
@@ -126,17 +127,46 @@ def highest_mean(
     return max(means, key=lambda depth: means[depth])
 
 
-def _ask(depth: int, repetitions: int, reason: str) -> Ask:
-    """All workloads with the same prompt, as both studies ran them."""
+def _ask(depth: int, reason: str, *, prompts: int = 1, repetitions: int = 1) -> Ask:
+    """All workloads; with one prompt each, as both studies ran them."""
     return Ask(
         arm=arm(depth),
         cells=tuple(
-            Cell(workload=name, prompt=0, repetition=repetition)
+            Cell(workload=name, prompt=prompt, repetition=repetition)
             for name in WORKLOADS
+            for prompt in range(prompts)
             for repetition in range(repetitions)
         ),
         reason=reason,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exhaustive:
+    """The sweep of note 002: every depth that fits, then the highest mean.
+
+    Unlike ``tuner.design.Sweep`` it repeats nothing and has no budget, and so needs no
+    summary of what was measured before the end.
+
+    Attributes:
+        prompts: Of every workload.
+        repetitions: Of every prompt; their median counts.
+    """
+
+    prompts: int = 1
+    repetitions: int = 3
+
+    def ask(self, history: History) -> Ask | Stop:
+        """Next depth, shallow to deep."""
+        depth = len(history.starts)
+        if depth > DEEPEST or not all(passes(start.residency) for start in history.starts):
+            return Stop(reason="every depth that fits was measured", rejected=())
+        reason = "is the next depth of the sweep"
+        return _ask(depth, reason, prompts=self.prompts, repetitions=self.repetitions)
+
+    def choice(self, history: History) -> int:
+        """The highest mean over prompts."""
+        return highest_mean(history, of_prompt=statistics.median)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +180,11 @@ class Halving:
     def ask(self, history: History) -> Ask | Stop:
         """Next depth of the round."""
         wanted, _ = self._rounds(iter(_pulls(history)))
-        return _DONE if wanted is None else _ask(*wanted, "is next in this round")
+        return (
+            _DONE
+            if wanted is None
+            else _ask(wanted[0], "is next in this round", repetitions=wanted[1])
+        )
 
     def choice(self, history: History) -> int:
         """The depth that is left."""
@@ -251,7 +285,7 @@ class Lucb:
     def ask(self, history: History) -> Ask | Stop:
         """Next pull; every one is an engine start of its own."""
         wanted, _ = _bandit(iter(_pulls(history)), self._pair)
-        return _DONE if wanted is None else _ask(wanted, 1, "is not told apart yet")
+        return _DONE if wanted is None else _ask(wanted, "is not told apart yet")
 
     def choice(self, history: History) -> int:
         """The highest mean."""
@@ -284,7 +318,7 @@ class TrackAndStop:
     def ask(self, history: History) -> Ask | Stop:
         """Next pull; every one is an engine start of its own."""
         wanted, _ = _bandit(iter(_pulls(history)), self._one)
-        return _DONE if wanted is None else _ask(wanted, 1, "is not told apart yet")
+        return _DONE if wanted is None else _ask(wanted, "is not told apart yet")
 
     def choice(self, history: History) -> int:
         """The highest mean."""

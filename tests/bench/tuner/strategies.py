@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import functools
-import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tests.bench.tuner.fleet import DEEPEST, Machine, arm, plans
-from tests.bench.tuner.rivals import Halving, Lucb, Rival, TrackAndStop, highest_mean, play
+from tests.bench.tuner.rivals import (
+    Exhaustive,
+    Halving,
+    Lucb,
+    Rival,
+    TrackAndStop,
+    play,
+)
 from tuner.design import SHORT_STEPS, ModelBased, Sweep
 from tuner.replay import replay
 from tuner.types import Budget
@@ -64,22 +70,6 @@ def _static(one: Machine, *, depth: int) -> Outcome:
     return _outcome(one, depth)
 
 
-def _sweep(one: Machine, *, prompts: int, repetitions: int, blind: bool = False) -> Outcome:
-    """Every depth, then the highest mean; ``blind`` measures those that do not fit, too."""
-    bench = replace(one, logs_read=False) if blind else one
-    done = play(
-        Sweep(arms=_ARMS, workloads=plans(prompts), repetitions=repetitions, budget=_ENOUGH),
-        bench,
-    )
-    return _outcome(
-        one,
-        highest_mean(done.history, of_prompt=statistics.median),
-        restarts=done.restarts,
-        cells=len(done.history.observations),
-        seconds=done.seconds,
-    )
-
-
 def _sweep_decided(one: Machine) -> Outcome:
     """The same measurements as a sweep with three prompts, but the program decides."""
     return _decided(
@@ -88,8 +78,9 @@ def _sweep_decided(one: Machine) -> Outcome:
     )
 
 
-def _rival(one: Machine, *, rival: Rival, keeps: bool = False) -> Outcome:
-    done = play(rival, one, keeps=keeps)
+def _rival(one: Machine, *, rival: Rival, keeps: bool = False, blind: bool = False) -> Outcome:
+    """A rival's search and its choice; ``blind`` measures what does not fit, too."""
+    done = play(rival, replace(one, logs_read=False) if blind else one, keeps=keeps)
     return _outcome(
         one,
         rival.choice(done.history),
@@ -129,9 +120,11 @@ def _decided(one: Machine, design: Design) -> Outcome:
 STRATEGIES: Final[Mapping[str, Callable[[Machine], Outcome]]] = {
     "static 2": functools.partial(_static, depth=2),
     "static 3": functools.partial(_static, depth=3),
-    "note 002 sweep": functools.partial(_sweep, prompts=1, repetitions=3, blind=True),
-    "sweep, stops at eviction": functools.partial(_sweep, prompts=1, repetitions=3),
-    "sweep, 3 prompts": functools.partial(_sweep, prompts=_PROMPTS, repetitions=1),
+    "note 002 sweep": functools.partial(_rival, rival=Exhaustive(), blind=True),
+    "sweep, stops at eviction": functools.partial(_rival, rival=Exhaustive()),
+    "sweep, 3 prompts": functools.partial(
+        _rival, rival=Exhaustive(prompts=_PROMPTS, repetitions=1)
+    ),
     "sweep, 3 prompts, our choice": _sweep_decided,
     "successive halving": functools.partial(_rival, rival=Halving(), keeps=True),
     "LUCB": functools.partial(_rival, rival=Lucb()),

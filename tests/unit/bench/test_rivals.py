@@ -23,6 +23,7 @@ from tests.bench.tuner.fleet import (
 from tests.bench.tuner.rivals import (
     MOST_PULLS,
     PULL_SD,
+    Exhaustive,
     Halving,
     Lucb,
     Rival,
@@ -34,7 +35,7 @@ from tuner.design import Sweep
 from tuner.plan import Ask, History, Stop
 from tuner.types import Evicted, Observation, Residency, Resident, Start
 
-RIVALS = (Halving(), Lucb(), TrackAndStop())
+RIVALS = (Exhaustive(), Halving(), Lucb(), TrackAndStop())
 
 
 def pulled(*pulls: tuple[int, float | None]) -> History:
@@ -204,9 +205,25 @@ def test_a_rival_ends_with_a_depth_that_fits_and_that_it_measured(
     assert play(rival, one) == done
 
 
+def test_the_sweep_asks_as_that_of_the_program_does() -> None:
+    theirs = Sweep(arms=tuple(map(arm, range(6))), workloads=plans(2), repetitions=1)
+    for ceiling in (1, 3, 5):
+        one = with_ceiling(ceiling)
+        ours = play(Exhaustive(prompts=2, repetitions=1), one)
+        assert ours.history == play(theirs, one).history
+
+
+def test_the_sweep_takes_the_median_of_repetitions() -> None:
+    history = History().tell(
+        *(seen(1, tps, repetition=r) for r, tps in enumerate((50.0, 50.0, 110.0))),
+        *(seen(2, tps, repetition=r) for r, tps in enumerate((55.0, 55.0, 56.0))),
+    )
+    assert Exhaustive().choice(history) == 2
+
+
 def test_play_counts_what_the_bench_says() -> None:
     one = with_ceiling(2)
-    done = play(Sweep(arms=tuple(map(arm, range(6))), workloads=plans(1), repetitions=3), one)
+    done = play(Exhaustive(), one)
     assert done.restarts == len(done.history.starts) == 4
     assert len(done.history.observations) == 3 * 3 * len(WORKLOADS)
     assert 4 * 20 + 36 * CELL_S <= done.seconds <= 4 * 60 + 36 * CELL_S
