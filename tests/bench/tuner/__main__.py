@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tests.bench.host import machine
 from tests.bench.tuner.compare import Conditions, measure
-from tests.bench.tuner.results import Run, load, merged, save
+from tests.bench.tuner.results import Run, labelled, load, merged, save
 from tests.bench.tuner.strategies import STRATEGIES
 from tests.bench.tuner.table import table
 
@@ -104,8 +104,10 @@ def _progress(machines: int) -> Callable[[int], None]:
 def _table(words: list[str]) -> None:
     parser = argparse.ArgumentParser(prog=f"{_PROG} table")
     parser.add_argument("--results", type=Path, nargs="+", required=True, metavar="FILE")
+    parser.add_argument("--fleets", action="store_true", help="name every row's fleet")
     args = parser.parse_args(words)
-    sys.stdout.write(f"{table(merged([load(path) for path in args.results]))}\n")
+    named = labelled if args.fleets else merged
+    sys.stdout.write(f"{table(named([load(path) for path in args.results]))}\n")
 
 
 def _plot(words: list[str]) -> None:

@@ -6,15 +6,14 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Final
 
+from tests.bench.tuner.compare import Conditions
 from tests.bench.tuner.strategies import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tests.bench.tuner.compare import Conditions
-
-__all__ = ["Run", "load", "merged", "save"]
+__all__ = ["Run", "labelled", "load", "merged", "save"]
 
 _COLUMNS: Final = tuple(field.name for field in fields(Outcome))
 
@@ -94,17 +93,38 @@ def load(path: Path) -> Run:
     )
 
 
-def merged(runs: list[Run]) -> dict[str, list[Outcome]]:
-    """Outcomes of several runs in one mapping, for strategies that took fewer machines.
+def merged(runs: Sequence[Run]) -> dict[str, list[Outcome]]:
+    """Outcomes of several runs over one fleet, which need not have the same length.
 
     Raises:
         ValueError: The runs differ in their seed or conditions, or share a strategy.
     """
     if any((run.seed, run.conditions) != (runs[0].seed, runs[0].conditions) for run in runs):
-        msg = "runs over different fleets do not belong into one table"
+        msg = "runs over different fleets do not belong into one plot"
         raise ValueError(msg)
-    names = [name for run in runs for name in run.outcomes]
+    return _joined([(name, rows) for run in runs for name, rows in run.outcomes.items()])
+
+
+def labelled(runs: Sequence[Run]) -> dict[str, list[Outcome]]:
+    """Outcomes of several runs, each strategy named with its seed and what is not the prior.
+
+    Raises:
+        ValueError: A strategy is twice there under equal seed and conditions.
+    """
+    return _joined(
+        [(f"{name}; {_fleet(run)}", rows) for run in runs for name, rows in run.outcomes.items()]
+    )
+
+
+def _fleet(run: Run) -> str:
+    prior = asdict(Conditions())
+    changed = [f"{k} {v:g}" for k, v in run.conditions.items() if v != prior[k]]
+    return ", ".join([f"seed {run.seed}", *changed])
+
+
+def _joined(named: Sequence[tuple[str, list[Outcome]]]) -> dict[str, list[Outcome]]:
+    names = [name for name, _ in named]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         msg = f"in more than one run: {', '.join(twice)}"
         raise ValueError(msg)
-    return {name: rows for run in runs for name, rows in run.outcomes.items()}
+    return dict(named)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.bench.tuner.__main__ import main
 from tests.bench.tuner.compare import Conditions, measure
 from tests.bench.tuner.plots import draw
-from tests.bench.tuner.results import Run, load, merged, save
+from tests.bench.tuner.results import Run, labelled, load, merged, save
 from tests.bench.tuner.strategies import STRATEGIES, Outcome
 from tests.bench.tuner.table import mean, quantile, share, table, within
 
@@ -165,6 +165,17 @@ def test_runs_over_one_fleet_are_merged_and_others_are_refused(tmp_path: Path) -
             merged([first, other])
 
 
+def test_runs_over_several_fleets_are_named_by_what_is_not_the_prior(tmp_path: Path) -> None:
+    prior = saved(tmp_path / "1", ("a", "b"))
+    other = saved(
+        tmp_path / "2", ("a",), seed="t", conditions=Conditions(tilt=-0.02, logs_read=False)
+    )
+    names = ["a; seed s", "b; seed s", "a; seed t, logs_read 0, tilt -0.02"]
+    assert list(labelled([prior, other])) == names
+    with pytest.raises(ValueError, match="in more than one run: a; seed t"):
+        labelled([other, other])
+
+
 @pytest.mark.slow
 def test_plots_are_equal_for_equal_runs_small_and_opaque(tmp_path: Path) -> None:
     run = saved(tmp_path / "run", (*QUICK, "LUCB"))
@@ -191,6 +202,8 @@ def test_the_command_measures_saves_and_shows(
     assert printed.startswith("python -m tests.bench.tuner --machines 2 --seed x ")
     main(["table", "--results", kept])
     assert printed.endswith(capsys.readouterr().out)
+    main(["table", "--results", kept, "--fleets"])
+    assert "| search; seed x | 2 |" in capsys.readouterr().out
     main(["plot", "--results", kept, "--out", str(tmp_path / "images")])
     assert [path.suffix for path in (tmp_path / "images").iterdir()] == [".svg", ".svg"]
 
