@@ -1,17 +1,49 @@
-"""Whether a predicted gain is worth the cost of a switch.
+"""Whether to keep, switch, measure again or call for help, moment by moment.
 
-Covers one decision from figures; dwell time, back-off and counting restarts are the
-caller's until the policy is widened.
+``decide`` is pure: rules, state and moment in, next state and decision out; the caller owns
+the clock, the engine and the effects (``effect`` names them). Every refusal says the
+probability that was reached and the gain that was required.
+
+A switch needs: a gain that exceeds, with probability ``sure``, both ``least_gain`` and what
+earns the cost back within the horizon; ``dwell_s`` since the last one, four times as long for
+each return to the arm before; restarts left today; and nobody waiting. The horizon is how
+long things have stayed as they are, learnt from how often drift was detected.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from tuner.moment import (
+    DAY_S,
+    Alert,
+    Effect,
+    Keep,
+    Mode,
+    Moment,
+    PolicyState,
+    Remeasure,
+    Rules,
+    SetDepth,
+    SwitchModel,
+)
 from tuner.special import normal_cdf
+from tuner.types import Act, Arm, Decision
 
-__all__ = ["LEAST_GAIN", "SURE", "SwitchVerdict", "switch_decision"]
+if TYPE_CHECKING:
+    from tuner.outlook import Prospect
+
+__all__ = [
+    "LEAST_GAIN",
+    "SURE",
+    "SwitchVerdict",
+    "decide",
+    "effect",
+    "horizon_s",
+    "switch_decision",
+]
 
 LEAST_GAIN = 0.05
 """Relative gain below which a switch is never worth it."""
@@ -54,16 +86,235 @@ def switch_decision(
         tps_now: Tokens per second of the running arm on the current traffic.
         tps_new: Predicted tokens per second of the other arm.
         sd_log: Standard deviation of log(tps_new / tps_now).
-        horizon_tokens: Tokens expected before the next chance to decide.
+        horizon_tokens: Tokens expected before the next chance to decide; 0 if none are.
         cost_s: Seconds that the switch costs, lost prompt caches included.
         min_gain: Least relative gain.
         p_req: Required probability.
     """
     gain_s = horizon_tokens * (1 / tps_now - 1 / tps_new)
-    share = cost_s * tps_now / horizon_tokens
-    if share >= 1:
+    if cost_s * tps_now >= horizon_tokens:
         return SwitchVerdict(gain_s=gain_s, p=0.0, x_req=None, switch=False)
+    share = cost_s * tps_now / horizon_tokens
     required = max(-math.log1p(-share), math.log1p(min_gain))
     margin = math.log(tps_new / tps_now) - required
     p = normal_cdf(margin / sd_log) if sd_log > 0 else float(margin > 0)
     return SwitchVerdict(gain_s=gain_s, p=p, x_req=required, switch=p >= p_req)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    prospect: Prospect
+    verdict: SwitchVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What would be done if nothing stood in the way."""
+
+    act: Act
+    arm: Arm
+    reason: str
+
+
+def decide(rules: Rules, state: PolicyState, moment: Moment) -> tuple[PolicyState, Decision]:
+    """The next state and what to do now.
+
+    A partial application over ``rules`` is a ``tuner.replay.Policy``. In modes off and
+    observe, and whenever somebody waits, nothing is done; observe says what idle would do.
+    """
+    state = _advanced(rules, state, moment)
+    if rules.mode is Mode.OFF:
+        return state, _keep(moment, "mode is off")
+    if moment.broken is not None and moment.running not in state.alerted:
+        reason = f"the draft head of {moment.running} is broken: {moment.broken}"
+        alerted = replace(state, alerted=(*state.alerted, moment.running))
+        return alerted, _decision(Act.REJECT, moment, moment.running, reason)
+    if moment.broken is not None:
+        plain = next((p.arm for p in moment.prospects if p.arm.depth == 0), None)
+        if plain is not None:
+            reason = f"depth 0 until the draft head works again: {moment.broken}"
+            return _act(rules, state, moment, _Wish(Act.SWITCH, plain, reason))
+    if state.doubts:
+        reason = "what is stored no longer holds: " + "; ".join(state.doubts)
+        return _act(rules, state, moment, _Wish(Act.MEASURE, moment.running, reason))
+    return _weighed(rules, state, moment)
+
+
+def effect(decision: Decision) -> Effect:
+    """What a decision asks of the caller."""
+    arm, before = decision.arm, decision.previous
+    if decision.act is Act.REJECT:
+        return Alert(message=decision.reason)
+    if decision.act is Act.MEASURE and arm is not None:
+        return Remeasure(arm=arm, reason=decision.reason)
+    if decision.act is not Act.SWITCH or arm is None:
+        return Keep()
+    if before is not None and before.profile == arm.profile:
+        return SetDepth(arm=arm)
+    return SwitchModel(arm=arm)
+
+
+def horizon_s(rules: Rules, state: PolicyState) -> float:
+    """How long the present is expected to last: time watched per change seen.
+
+    One change in ``first_horizon_s`` is taken as seen beforehand.
+    """
+    length = (state.watched_s + rules.first_horizon_s) / (state.changes + 1)
+    return min(max(length, rules.dwell_s), rules.longest_horizon_s)
+
+
+def _weighed(rules: Rules, state: PolicyState, moment: Moment) -> tuple[PolicyState, Decision]:
+    choices = [
+        _Choice(p, _verdict(rules, state, moment, p))
+        for p in moment.prospects
+        if moment.permits(p.arm)
+    ]
+    if not choices:
+        return state, _keep(moment, "no other arm is permitted and known to fit")
+    worth = [c for c in choices if c.verdict.switch]
+    best = max(worth or choices, key=lambda c: (c.prospect.gain, -c.prospect.arm.depth))
+    told = _told(best)
+    if worth:
+        reason = f"{best.prospect.arm} pays: {told}"
+        return _act(rules, state, moment, _Wish(Act.SWITCH, best.prospect.arm, reason))
+    if _worth_knowing(rules, state, moment, best):
+        reason = f"too close to call and worth a measurement: {best.prospect.arm} {told}"
+        return _act(rules, state, moment, _Wish(Act.MEASURE, best.prospect.arm, reason))
+    return state, _keep(moment, f"{best.prospect.arm} does not pay enough: {told}")
+
+
+def _verdict(rules: Rules, state: PolicyState, moment: Moment, prospect: Prospect) -> SwitchVerdict:
+    now = prospect.tps.mid * math.exp(-prospect.gain)
+    return switch_decision(
+        tps_now=now,
+        tps_new=prospect.tps.mid,
+        sd_log=prospect.sd,
+        horizon_tokens=moment.tokens_per_s * horizon_s(rules, state),
+        cost_s=moment.switch_cost_s,
+        min_gain=rules.least_gain,
+        p_req=rules.sure,
+    )
+
+
+def _worth_knowing(rules: Rules, state: PolicyState, moment: Moment, best: _Choice) -> bool:
+    """Whether knowing the gain would save more than measuring it costs.
+
+    The value of knowing is what is gained above ``x_req`` on average, were it known:
+    sd (pdf(u) + u cdf(u)) with u = (gain - x_req) / sd, over the busy time of the horizon.
+    """
+    cost, x_req, sd = moment.measure_cost_s, best.verdict.x_req, best.prospect.sd
+    if cost is None or x_req is None or sd <= 0 or best.verdict.p <= 1 - rules.sure:
+        return False
+    known_s = math.inf if state.measured_s is None else state.clock_s - state.measured_s
+    if known_s < rules.measure_every_s:
+        return False
+    u = (best.prospect.gain - x_req) / sd
+    per_second = sd * (_normal_pdf(u) + u * normal_cdf(u))
+    now = best.prospect.tps.mid * math.exp(-best.prospect.gain)
+    busy_s = moment.tokens_per_s * horizon_s(rules, state) / now
+    return busy_s * per_second > cost
+
+
+def _act(
+    rules: Rules, state: PolicyState, moment: Moment, wish: _Wish
+) -> tuple[PolicyState, Decision]:
+    """Do it, or say what stands in the way."""
+    held = _held(rules, state, moment, wish)
+    if held is not None:
+        what = "measure" if wish.act is Act.MEASURE else f"switch to {wish.arm}"
+        return state, _keep(moment, f"would {what} but {held}: {wish.reason}")
+    if wish.act is Act.MEASURE:
+        after = replace(state, measured_s=state.clock_s)
+    else:
+        returns = _returns(rules, state) + 1 if wish.arm == state.previous else 0
+        after = replace(state, previous=moment.running, returns=returns)
+    after = replace(after, restarts=(*after.restarts, state.clock_s))
+    return after, _decision(wish.act, moment, wish.arm, wish.reason)
+
+
+def _held(rules: Rules, state: PolicyState, moment: Moment, wish: _Wish) -> str | None:
+    """What forbids acting now, or None."""
+    if rules.mode is Mode.OBSERVE:
+        return "the mode is observe"
+    wait = rules.dwell_s
+    if wish.act is Act.SWITCH and wish.arm == state.previous:
+        longer = wait * rules.back_off ** (_returns(rules, state) + 1)
+        wait = max(wait, min(longer, rules.longest_horizon_s))
+    waited = state.clock_s - max(state.restarts, default=-math.inf)
+    if waited < wait:
+        return f"{wait - waited:.0f} s are left of the dwell time"
+    used = len(state.restarts) + moment.other_restarts
+    if used >= rules.restarts_per_day:
+        return f"{used} restarts were used within a day"
+    if moment.requests or moment.idle_s < rules.idle_s:
+        return "somebody is being served"
+    return None
+
+
+def _returns(rules: Rules, state: PolicyState) -> int:
+    """Returns to the arm before that still count; one is forgiven per ``forgive_s``."""
+    quiet_s = state.clock_s - max(state.restarts, default=state.clock_s)
+    return max(state.returns - int(quiet_s // rules.forgive_s), 0)
+
+
+def _advanced(rules: Rules, state: PolicyState, moment: Moment) -> PolicyState:
+    """Move the policy's own clock, which never runs backwards, and note what happened.
+
+    A clock that was set back stands still for one moment; a jump (a suspended machine)
+    counts as ``longest_step_s``, because nothing was seen meanwhile.
+    """
+    before = moment.at_s if state.seen_s is None else state.seen_s
+    passed = min(max(moment.at_s - before, 0.0), rules.longest_step_s)
+    clock_s, watched_s = state.clock_s + passed, state.watched_s + passed
+    doubts = state.doubts if state.calibration == moment.calibration else ()
+    fresh = dict.fromkeys(d for d in (*moment.stale, *moment.doubts) if d not in doubts)
+    since_change = math.inf if state.changed_s is None else clock_s - state.changed_s
+    changed = moment.drifted and since_change >= rules.dwell_s
+    changes = state.changes + changed
+    if watched_s > rules.remember_s:
+        watched_s, changes = watched_s / 2, changes / 2
+    return replace(
+        state,
+        clock_s=clock_s,
+        seen_s=moment.at_s,
+        calibration=moment.calibration,
+        doubts=(*doubts, *fresh),
+        changed_s=clock_s if changed else state.changed_s,
+        changes=changes,
+        watched_s=watched_s,
+        restarts=tuple(t for t in state.restarts if clock_s - t < DAY_S),
+    )
+
+
+def _told(choice: _Choice) -> str:
+    """Gain, probability and what was required, as every decision must say."""
+    verdict, gain = choice.verdict, math.expm1(choice.prospect.gain)
+    if verdict.x_req is None:
+        return f"gain {gain:+.1%}, but no gain earns the switch back in time (p 0.00, no x_req)"
+    required = math.expm1(verdict.x_req)
+    return f"gain {gain:+.1%}, above the required {required:.1%} with p {verdict.p:.2f}"
+
+
+def _keep(moment: Moment, reason: str) -> Decision:
+    return _decision(Act.KEEP, moment, moment.running, f"keep {moment.running}: {reason}")
+
+
+def _decision(act: Act, moment: Moment, arm: Arm, reason: str) -> Decision:
+    predicted = next((p.tps for p in moment.prospects if p.arm == arm), None)
+    evidence = [
+        f"{p.arm}: {p.tps.mid:.1f} tok/s, gain {p.gain:+.3f} +- {p.sd:.3f} in log tok/s"
+        for p in moment.prospects
+    ]
+    return Decision(
+        act=act,
+        subject=moment.running.profile,
+        arm=arm,
+        previous=moment.running,
+        predicted=predicted,
+        reason=reason,
+        evidence=tuple(evidence),
+    )
+
+
+def _normal_pdf(x: float) -> float:
+    return math.exp(-x * x / 2) / math.sqrt(2 * math.pi)

@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from pydantic import TypeAdapter
+
+from tests.unit.tuner.machine import arm
+from tuner.moment import (
+    DAY_S,
+    Alert,
+    Keep,
+    Mode,
+    Moment,
+    PolicyState,
+    Remeasure,
+    Rules,
+    SetDepth,
+    SwitchModel,
+)
+from tuner.outlook import Prospect
+from tuner.policy import decide, effect, horizon_s, switch_decision
+from tuner.replay import decisions, first_difference
+from tuner.stale import Field, staleness
+from tuner.types import Act, Arm, Interval, Unknown
+
+RULES = Rules(mode=Mode.IDLE)
+
+
+def prospect(which: Arm, gain: float, sd: float = 0.02) -> Prospect:
+    tps = 45 * math.exp(gain)
+    return Prospect(
+        arm=which, gain=gain, sd=sd, tps=Interval(low=0.9 * tps, mid=tps, high=1.1 * tps)
+    )
+
+
+def moment(
+    *others: Prospect, at_s: float = 0.0, running: Arm | None = None, **more: object
+) -> Moment:
+    now = running or arm(2)
+    base = Moment(
+        at_s=at_s,
+        running=now,
+        prospects=(prospect(now, 0.0, 0.0), *others),
+        tokens_per_s=20.0,
+        switch_cost_s=75.0,
+        idle_s=600.0,
+    )
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+BETTER = prospect(arm(3), 0.2)
+
+
+def after(seconds: float, rules: Rules = RULES) -> PolicyState:
+    """The state after a first switch from depth 1 and this long without another one."""
+    state, _ = decide(rules, PolicyState(), moment(prospect(arm(2), 0.2), running=arm(1)))
+    for now in range(0, int(seconds), 1800):
+        state, _ = decide(rules, state, moment(at_s=float(now)))
+    return decide(rules, state, moment(at_s=seconds))[0]
+
+
+def test_a_certain_gain_switches_and_a_certain_loss_does_not() -> None:
+    for new, expected in ((60.0, True), (40.0, False)):
+        verdict = switch_decision(
+            tps_now=50.0, tps_new=new, sd_log=0.0, horizon_tokens=1e6, cost_s=60.0
+        )
+        assert verdict.switch is expected
+        assert verdict.p == float(expected)
+
+
+def test_5_percent_is_required_even_of_a_free_switch() -> None:
+    verdict = switch_decision(
+        tps_now=50.0, tps_new=52.0, sd_log=0.0, horizon_tokens=1e6, cost_s=0.0
+    )
+    assert not verdict.switch
+
+
+def test_without_traffic_no_gain_earns_a_switch_back() -> None:
+    for cost_s in (0.0, 60.0):
+        verdict = switch_decision(
+            tps_now=50.0, tps_new=90.0, sd_log=0.0, horizon_tokens=0.0, cost_s=cost_s
+        )
+        assert (verdict.x_req, verdict.switch) == (None, False)
+
+
+def test_a_clear_gain_sets_the_depth_and_says_how_sure() -> None:
+    state, decision = decide(RULES, PolicyState(), moment(BETTER))
+    assert decision.act is Act.SWITCH
+    assert (decision.arm, decision.previous) == (arm(3), arm(2))
+    assert decision.predicted == BETTER.tps
+    assert decision.reason == "m@3 pays: gain +22.1%, above the required 5.0% with p 1.00"
+    assert decision.evidence[0] == "m@2: 45.0 tok/s, gain +0.000 +- 0.000 in log tok/s"
+    assert effect(decision) == SetDepth(arm=arm(3))
+    assert state.restarts == (0.0,)
+    assert state.previous == arm(2)
+
+
+def test_a_refusal_names_p_and_what_was_required() -> None:
+    _, decision = decide(RULES, PolicyState(), moment(prospect(arm(3), 0.05)))
+    assert decision.act is Act.KEEP
+    assert decision.reason == (
+        "keep m@2: m@3 does not pay enough: gain +5.1%, above the required 5.0% with p 0.52"
+    )
+    assert effect(decision) == Keep()
+    _, idle = decide(RULES, PolicyState(), moment(BETTER, tokens_per_s=0.0))
+    assert "no gain earns the switch back in time (p 0.00, no x_req)" in idle.reason
+
+
+def test_of_two_arms_that_pay_the_faster_one_is_taken() -> None:
+    both = (prospect(arm(1), 0.12), prospect(arm(3), 0.3, 0.2), prospect(arm(0), 0.11))
+    _, decision = decide(RULES, PolicyState(), moment(*both))
+    assert decision.arm == arm(1)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"requests": 1}, "somebody is being served"),
+        ({"idle_s": 10.0}, "somebody is being served"),
+        ({"other_restarts": 6}, "6 restarts were used within a day"),
+    ],
+)
+def test_what_stands_in_the_way_is_said(more: dict[str, object], why: str) -> None:
+    state, decision = decide(RULES, PolicyState(), moment(BETTER, **more))
+    assert decision.act is Act.KEEP
+    assert decision.reason.startswith(f"keep m@2: would switch to m@3 but {why}: m@3 pays")
+    assert state.restarts == ()
+
+
+def test_off_does_nothing_and_observe_only_says() -> None:
+    _, off = decide(replace(RULES, mode=Mode.OFF), PolicyState(), moment(BETTER))
+    assert off.reason == "keep m@2: mode is off"
+    _, observe = decide(replace(RULES, mode=Mode.OBSERVE), PolicyState(), moment(BETTER))
+    assert observe.act is Act.KEEP
+    assert "would switch to m@3 but the mode is observe" in observe.reason
+
+
+def test_the_dwell_time_is_waited_for() -> None:
+    early, late = (moment(BETTER, at_s=t) for t in (1799.0, 1800.0))
+    _, held = decide(RULES, after(1000), early)
+    assert "1 s are left of the dwell time" in held.reason
+    assert decide(RULES, after(1000), late)[1].act is Act.SWITCH
+
+
+def test_each_return_to_the_arm_before_waits_four_times_longer() -> None:
+    back = prospect(arm(1), 0.2)
+    _, held = decide(RULES, after(7000), moment(back, at_s=7000.0))
+    assert "200 s are left of the dwell time" in held.reason
+    state, first = decide(RULES, after(7200), moment(back, at_s=7200.0))
+    assert first.act is Act.SWITCH
+    assert (state.returns, state.previous) == (1, arm(2))
+    again = moment(prospect(arm(2), 0.2), at_s=7200 + 3000.0, running=arm(1))
+    _, second = decide(RULES, state, again)
+    assert "25800 s are left of the dwell time" in second.reason
+
+
+def test_another_arm_does_not_wait_longer_and_forgets_the_returns() -> None:
+    state = replace(after(7200), returns=3)
+    moved, decision = decide(RULES, state, moment(BETTER, at_s=7200.0))
+    assert decision.act is Act.SWITCH
+    assert moved.returns == 0
+
+
+def test_a_return_is_forgiven_per_quiet_day() -> None:
+    state = replace(after(3000), returns=2)
+    for hour in range(1, 30):
+        state, _ = decide(RULES, state, moment(at_s=3000 + 3600.0 * hour))
+    state = replace(state, restarts=(state.clock_s - DAY_S + 1.0,))
+    two_hours = moment(prospect(arm(1), 0.2), at_s=3000 + 3600.0 * 30)
+    assert decide(RULES, state, two_hours)[1].act is Act.SWITCH
+
+
+def test_restarts_are_counted_over_a_rolling_day() -> None:
+    rules = replace(RULES, restarts_per_day=1)
+    state = after(1000, rules)
+    for hour in range(1, 24):
+        state, decision = decide(rules, state, moment(BETTER, at_s=3600.0 * hour))
+        assert "1 restarts were used within a day" in decision.reason
+    assert decide(rules, state, moment(BETTER, at_s=DAY_S))[1].act is Act.SWITCH
+
+
+def test_a_profile_asked_for_by_name_is_never_changed_and_pools_are_kept() -> None:
+    other = prospect(arm(2, "other"), 0.3)
+    pool = ("m", "other")
+    state, switched = decide(RULES, PolicyState(), moment(other, pool=pool))
+    assert effect(switched) == SwitchModel(arm=arm(2, "other"))
+    assert state.previous == arm(2)
+    for more in ({"pool": pool, "exact": True}, {"pool": ("m",)}, {"pool": ("other",)}):
+        _, kept = decide(RULES, PolicyState(), moment(other, **more))
+        assert kept.reason == "keep m@2: no other arm is permitted and known to fit"
+    _, pinned = decide(RULES, PolicyState(), moment(BETTER, pinned=True))
+    assert pinned.act is Act.KEEP
+
+
+def test_a_broken_head_is_an_alert_once_and_then_depth_0() -> None:
+    plain = prospect(arm(0), 0.4)
+    broken = partial(moment, plain, broken="0 of 900 were accepted")
+    state, alert = decide(RULES, PolicyState(), broken())
+    assert effect(alert) == Alert(message="the draft head of m@2 is broken: 0 of 900 were accepted")
+    assert alert.act is Act.REJECT
+    state, decision = decide(RULES, state, broken(at_s=60.0))
+    assert effect(decision) == SetDepth(arm=arm(0))
+    assert decision.reason == ("depth 0 until the draft head works again: 0 of 900 were accepted")
+    nowhere = moment(broken="0 of 900 were accepted", at_s=60.0)
+    assert decide(RULES, replace(state, restarts=()), nowhere)[1].act is Act.KEEP
+
+
+def test_what_is_stale_is_measured_again_until_there_is_a_new_calibration() -> None:
+    stale = staleness({"power_cap_w": 225}, {"power_cap_w": 150})
+    first, decision = decide(RULES, PolicyState(), moment(BETTER, stale=stale))
+    assert effect(decision) == Remeasure(
+        arm=arm(2),
+        reason="what is stored no longer holds: power_cap_w was 225 and is 150",
+    )
+    assert first.measured_s == 0.0
+    second, held = decide(RULES, first, moment(BETTER, at_s=60.0))
+    assert "would measure but 1740 s are left of the dwell time" in held.reason
+    third, _ = decide(RULES, second, moment(at_s=120.0, calibration="new"))
+    assert third.doubts == ()
+
+
+def test_an_eviction_in_flight_is_remembered_and_measured_when_idle() -> None:
+    doubt = ("a step of m@2 takes 1.80x of its reference",)
+    state, held = decide(RULES, PolicyState(), moment(doubts=doubt, requests=1))
+    assert "would measure but somebody is being served" in held.reason
+    _, decision = decide(RULES, state, moment(at_s=60.0))
+    assert decision.act is Act.MEASURE
+
+
+def test_what_is_worth_knowing_is_measured_and_not_too_often() -> None:
+    unsure = prospect(arm(3), 0.06, 0.06)
+    ask = partial(moment, unsure, tokens_per_s=30.0)
+    state, decision = decide(RULES, PolicyState(), ask(measure_cost_s=120.0))
+    assert decision.act is Act.MEASURE
+    assert decision.arm == arm(3)
+    assert decision.reason.startswith("too close to call and worth a measurement: m@3 gain +6.2%")
+    for cost in (None, 1e6):
+        assert decide(RULES, PolicyState(), ask(measure_cost_s=cost))[1].act is Act.KEEP
+    _, again = decide(RULES, state, ask(measure_cost_s=120.0, at_s=2000.0))
+    assert again.act is Act.KEEP
+    hopeless = moment(prospect(arm(3), -0.2, 0.06), measure_cost_s=1.0)
+    assert decide(RULES, PolicyState(), hopeless)[1].act is Act.KEEP
+
+
+def test_the_horizon_is_how_long_things_last() -> None:
+    assert horizon_s(RULES, PolicyState()) == 8 * 3600
+    assert horizon_s(RULES, PolicyState(watched_s=9 * DAY_S)) == DAY_S
+    assert horizon_s(RULES, PolicyState(watched_s=DAY_S, changes=15)) == 7200
+    assert horizon_s(RULES, PolicyState(watched_s=DAY_S, changes=500)) == 1800
+
+
+def test_changes_are_counted_once_per_dwell_and_old_ones_count_half() -> None:
+    state, _ = decide(RULES, PolicyState(), moment(drifted=True))
+    state, _ = decide(RULES, state, moment(drifted=True, at_s=600.0))
+    assert state.changes == 1
+    state, _ = decide(RULES, state, moment(drifted=True, at_s=2400.0))
+    assert state.changes == 2
+    old = replace(state, watched_s=RULES.remember_s)
+    later, _ = decide(RULES, old, moment(at_s=2500.0))
+    assert (later.changes, later.watched_s) == (1.0, (RULES.remember_s + 100) / 2)
+
+
+def test_a_clock_set_back_or_a_suspended_machine_does_no_harm() -> None:
+    state = after(1000)
+    back, held = decide(RULES, state, moment(BETTER, at_s=-5000.0))
+    assert back.clock_s == state.clock_s
+    assert "800 s are left of the dwell time" in held.reason
+    jumped, _ = decide(RULES, back, moment(at_s=1e9))
+    assert jumped.clock_s == back.clock_s + RULES.longest_step_s
+
+
+def test_moments_and_states_survive_json_and_a_recorded_decision_is_repeated() -> None:
+    moments = [moment(BETTER, at_s=600.0 * i, drifted=i % 3 == 0) for i in range(9)]
+    policy = partial(decide, RULES)
+    made = decisions(policy, PolicyState(), moments)
+    stored = [json.dumps(dataclasses.asdict(m)) for m in moments]
+    read = [TypeAdapter(Moment).validate_json(text) for text in stored]
+    assert read == moments
+    assert first_difference(policy, PolicyState(), zip(read, made, strict=True)) is None
+    strict = partial(decide, replace(RULES, least_gain=0.3))
+    found = first_difference(strict, PolicyState(), zip(read, made, strict=True))
+    assert found is not None
+    assert found[0] == 0
+    state = after(1000)
+    text = json.dumps(dataclasses.asdict(state))
+    assert TypeAdapter(PolicyState).validate_json(text) == state
+
+
+def test_what_changed_between_two_fingerprints_is_named() -> None:
+    before: dict[str, Field] = {"binary": "a", "cap_w": 225, "context": 4096, "gone": 1}
+    now: dict[str, Field] = {"binary": "a", "cap_w": 150, "context": None, "new": True}
+    before["driver"], now["driver"] = Unknown("not readable"), "6.2"
+    assert staleness(before, now) == (
+        "cap_w was 225 and is 150",
+        "context was 4096 and is gone",
+        "gone was 1 and is gone",
+        "new is True and was not set",
+    )
+    assert staleness({"draft": None}, {"draft": "head.gguf"}) == (
+        "draft is head.gguf and was not set",
+    )
+    assert staleness(before, before) == ()

@@ -1,0 +1,195 @@
+"""What the policy is told at a moment, what it remembers, and what it may ask for.
+
+Plain frozen values only: a state can be stored as JSON and a recorded moment replayed.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from tuner.outlook import Prospect  # noqa: TC001 - a stored moment resolves its hints
+from tuner.types import Arm  # noqa: TC001 - a stored moment resolves its hints
+
+__all__ = [
+    "DAY_S",
+    "Alert",
+    "Effect",
+    "Keep",
+    "Mode",
+    "Moment",
+    "PolicyState",
+    "Remeasure",
+    "Rules",
+    "SetDepth",
+    "SwitchModel",
+]
+
+HOUR_S: Final = 3600.0
+DAY_S: Final = 24 * HOUR_S
+
+
+class Mode(enum.StrEnum):
+    """What the policy may do."""
+
+    OFF = "off"
+    OBSERVE = "observe"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The policy's parameters; the defaults are those of docs/benchmarks_live.md.
+
+    Attributes:
+        mode: Off, only say, or act when idle.
+        least_gain: Relative gain below which a switch is never worth it.
+        sure: Probability with which the gain must exceed what is required.
+        dwell_s: Seconds between two restarts that the policy asks for.
+        back_off: Factor on the dwell time for each return to the arm before.
+        forgive_s: Quiet seconds after which one return is forgotten.
+        restarts_per_day: Restarts within any 24 h, those of others included.
+        idle_s: Seconds without a request before anything is done.
+        first_horizon_s: Expected time between changes before any was seen.
+        longest_horizon_s: Longest horizon over which a gain counts, and longest back-off.
+        remember_s: Seconds watched after which what was seen before counts half.
+        measure_every_s: Seconds between two measurements made only to know more.
+        longest_step_s: Longest time that may pass between two moments; more is a jump.
+    """
+
+    mode: Mode = Mode.OBSERVE
+    least_gain: float = 0.05
+    sure: float = 0.95
+    dwell_s: float = 1800.0
+    back_off: float = 4.0
+    forgive_s: float = DAY_S
+    restarts_per_day: int = 6
+    idle_s: float = 120.0
+    first_horizon_s: float = 8 * HOUR_S
+    longest_horizon_s: float = DAY_S
+    remember_s: float = 30 * DAY_S
+    measure_every_s: float = 7 * DAY_S
+    longest_step_s: float = HOUR_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What is known at a moment.
+
+    Attributes:
+        at_s: Time in seconds on a clock of the caller's choice.
+        running: The arm that runs.
+        prospects: Every arm that is known to fit, the running one included
+            (``tuner.outlook``); empty while nothing is known.
+        tokens_per_s: Tokens per second expected over the next hours, idle times included.
+        switch_cost_s: Seconds that a switch costs, lost prompt caches included.
+        measure_cost_s: Seconds that a calibration costs; None if none can be made.
+        calibration: Names the calibration that the prospects rest on.
+        stale: What changed since that calibration (``tuner.stale``).
+        doubts: Other reasons not to trust it: alarms that void it (``tuner.live.Alarm.voids``).
+        drifted: Whether drift of the acceptance was detected since the last moment.
+        broken: What is wrong with the draft head, or None (``tuner.live.broken_head``).
+        requests: Requests that run or wait.
+        idle_s: Seconds since the last one ended.
+        other_restarts: Engine starts of the last 24 h that the policy did not ask for.
+        pinned: Whether neither profile nor depth may change.
+        exact: Whether clients asked for this profile by its name: it is then never changed.
+        pool: Profiles among which the configuration permits to switch.
+    """
+
+    at_s: float
+    running: Arm
+    prospects: tuple[Prospect, ...]
+    tokens_per_s: float
+    switch_cost_s: float
+    measure_cost_s: float | None = None
+    calibration: str = ""
+    stale: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    drifted: bool = False
+    broken: str | None = None
+    requests: int = 0
+    idle_s: float = 0.0
+    other_restarts: int = 0
+    pinned: bool = False
+    exact: bool = False
+    pool: tuple[str, ...] = ()
+
+    def permits(self, arm: Arm) -> bool:
+        """Whether the policy may switch to an arm at all."""
+        if self.pinned or arm == self.running:
+            return False
+        if arm.profile == self.running.profile:
+            return True
+        return not self.exact and {arm.profile, self.running.profile} <= set(self.pool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyState:
+    """What the policy remembers, on its own clock.
+
+    Attributes:
+        clock_s: The policy's clock; never runs backwards.
+        seen_s: The caller's time at the last moment.
+        restarts: When restarts were asked for, within the last 24 h.
+        previous: The arm before the last switch.
+        returns: How often in a row a switch went back to the arm before.
+        calibration: The calibration that ``doubts`` are about.
+        doubts: Why it must be made again.
+        measured_s: When a measurement was last asked for.
+        changed_s: When the acceptance last drifted.
+        changes: Drifts seen within ``watched_s``; old ones count half.
+        watched_s: Time watched.
+        alerted: Arms that an alert was raised about.
+    """
+
+    clock_s: float = 0.0
+    seen_s: float | None = None
+    restarts: tuple[float, ...] = ()
+    previous: Arm | None = None
+    returns: int = 0
+    calibration: str = ""
+    doubts: tuple[str, ...] = ()
+    measured_s: float | None = None
+    changed_s: float | None = None
+    changes: float = 0.0
+    watched_s: float = 0.0
+    alerted: tuple[Arm, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetDepth:
+    """Start the same profile at another depth."""
+
+    arm: Arm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchModel:
+    """Start another profile of the pool."""
+
+    arm: Arm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remeasure:
+    """Calibrate again; ``arm`` is the one in doubt."""
+
+    arm: Arm
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """Call for help."""
+
+    message: str
+
+
+Effect = Keep | SetDepth | SwitchModel | Remeasure | Alert
