@@ -1,7 +1,7 @@
-"""Which source reads this machine's devices, and why the others do not.
+"""Which sources read this machine's devices, and why the others do not.
 
-Covers one look at start. Sources are tried in the order of trust; the host is the last
-and always answers.
+Covers one look at start. The files of the driver come first and the vendor's library
+second; NVML is asked where there is no AMD card, and the host always answers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mtpd.gpu import amd, nvml
 from mtpd.gpu.host import HostProvider
+from mtpd.gpu.layered import LayeredProvider, Refusal
 from mtpd.gpu.sysfs import SysfsProvider
 from mtpd.types import Absent
 
@@ -23,25 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["Detection", "Refusal", "detect"]
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A source that was passed over."""
-
-    provider: str
-    reason: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detection:
     """What was found.
 
     Attributes:
-        provider: The source to ask.
+        provider: The sources to ask, as one.
         devices: Its devices; the host alone where there is no GPU.
-        refused: The sources before it, with reasons.
+        refused: The sources that are not asked, with reasons.
     """
 
-    provider: GpuProvider
+    provider: LayeredProvider
     devices: tuple[Device, ...]
     refused: tuple[Refusal, ...]
 
@@ -57,30 +50,36 @@ def detect(
     load_amd: Callable[[], Any] = amd.load,
     load_nvml: Callable[[], Any] = nvml.load,
 ) -> Detection:
-    """Find the first source that has a device; never fails.
+    """Find the sources that have a device; never fails.
 
     Args:
-        root: Where ``sys`` lies.
+        root: Where ``sys`` and ``proc`` lie.
         load_amd: Imports and initialises amdsmi.
         load_nvml: Imports and initialises NVML.
     """
     refused: list[Refusal] = []
-    sources: tuple[tuple[str, Callable[[], GpuProvider | Absent]], ...] = (
+    sources: list[GpuProvider] = []
+    tried: tuple[tuple[str, Callable[[], GpuProvider | Absent]], ...] = (
         ("sysfs", lambda: SysfsProvider(root=root)),
         ("amdsmi", lambda: _amd(load_amd(), root)),
         ("nvml", lambda: _nvml(load_nvml())),
     )
-    for name, source in sources:
+    for name, source in tried:
+        if name == "nvml" and sources:
+            refused.append(Refusal(name, "the cards of this machine are AMD's"))
+            continue
         provider = source()
         if isinstance(provider, Absent):
             refused.append(Refusal(name, provider.reason))
-            continue
-        devices = provider.devices()
-        if devices:
-            return Detection(provider=provider, devices=devices, refused=tuple(refused))
-        refused.append(Refusal(name, "it sees no device"))
-    host = HostProvider()
-    return Detection(provider=host, devices=host.devices(), refused=tuple(refused))
+        elif provider.devices():
+            sources.append(provider)
+        else:
+            refused.append(Refusal(name, "it sees no device"))
+            provider.close()
+    layered = LayeredProvider(
+        tuple(sources) or (HostProvider(root),), refused=tuple(refused) if sources else ()
+    )
+    return Detection(provider=layered, devices=layered.devices(), refused=tuple(refused))
 
 
 def _amd(loaded: Any, root: Path) -> GpuProvider | Absent:

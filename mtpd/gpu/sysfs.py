@@ -1,151 +1,231 @@
 """AMD cards through the files of the amdgpu driver: the first source for gfx906.
 
-Covers memory, temperatures, power and cap. Not per-process memory, clocks or throttle
-bits. Reading never wakes a sleeping card. Needs no library and opens no device.
+Covers memory, temperatures, power, cap, clocks, load, throttle bits, memory errors and
+the memory of each process. Reading never wakes a sleeping card. Needs no library and
+opens no device.
 """
 
 from __future__ import annotations
 
 import errno
-import os
-import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mtpd.gpu.base import Device, GpuReading, absent_everywhere, bounded
+from mtpd.gpu import sysfs_clients, sysfs_metrics
+from mtpd.gpu.base import (
+    MEMORY_MAX_BYTES,
+    NOT_ASKED,
+    Device,
+    GpuReading,
+    PowerCap,
+    Throttle,
+    absent_everywhere,
+    bounded,
+    no_cap,
+)
+from mtpd.gpu.files import Files, reason_of
+from mtpd.gpu.sysfs_layout import Layout, find_cards
 from mtpd.types import Absent, Value
-from mtpd.units import DeviceKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Collection
 
-    from mtpd.types import Reading
+    from mtpd.types import ProcessMemory, Reading
+    from mtpd.units import DeviceKey
 
-__all__ = ["SysfsProvider", "read_text"]
+__all__ = ["SysfsProvider"]
 
 NAME: Final = "sysfs"
-AMD: Final = "0x1002"
-_CARD = re.compile(r"card\d+")
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_MEMORY_MAX: Final = 1 << 50
 _MICRO: Final = 1e6
+_HERTZ_MAX: Final = 10_000_000_000
 _ASLEEP: Final = Absent("the card is asleep; reading this sensor would wake it")
-
-
-def read_text(path: Path) -> str:
-    """The text of a sysfs file, in one read; raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, 4096).decode("utf-8", "replace")
-    finally:
-        os.close(descriptor)
+_SLEEPING: Final = frozenset({b"suspended", b"suspending", b"resuming"})
 
 
 class SysfsProvider:
     """Reads amdgpu cards below a root.
 
     Args:
-        root: Where ``sys`` lies; ``/`` on a real machine.
-        read: Reads one file; raises OSError.
+        root: Where ``sys`` and ``proc`` lie; ``/`` on a real machine.
+        files: Reads the files; one of its own by default.
     """
 
     name = NAME
 
-    def __init__(self, *, root: Path = Path("/"), read: Callable[[Path], str] = read_text) -> None:
-        self._root = root
-        self._read = read
+    def __init__(self, *, root: Path = Path("/"), files: Files | None = None) -> None:
+        self._files = Files(root=str(root)) if files is None else files
+        self._cards: dict[DeviceKey, Layout] = {}
 
     def devices(self) -> tuple[Device, ...]:
-        """The amdgpu cards by PCI address; a card of another vendor is passed over."""
-        return tuple(
-            Device(key=key, vendor="amd", name=self._text(path / "product_name"))
-            for key, path in sorted(self._cards().items())
+        """The amdgpu cards by PCI address, looked up anew."""
+        self._scan()
+        return tuple(layout.device for _, layout in sorted(self._cards.items()))
+
+    def read(self, key: DeviceKey, *, slow: bool = True) -> GpuReading:
+        """Read a card; each field stands or fails by itself."""
+        card = self._card(key)
+        if card is None:
+            return absent_everywhere(f"the device {key} is gone")
+        look = _Look(self._files, card)
+        reading = look.reading(slow=slow)
+        if not look.moved:
+            return reading
+        # A file that was there is not: the card was reset, rebound or renumbered.
+        self._scan()
+        card = self._cards.get(key)
+        if card is None:
+            return absent_everywhere(f"the device {key} is gone")
+        return _Look(self._files, card).reading(slow=slow)
+
+    def processes(
+        self, key: DeviceKey, *, pids: Collection[int] | None = None
+    ) -> tuple[ProcessMemory, ...] | Absent:
+        """The processes that KFD or their open files show as users of a card.
+
+        Other users' open files need CAP_SYS_PTRACE; without it their Vulkan clients are
+        not seen, their ROCm processes are.
+        """
+        card = self._card(key)
+        if card is None:
+            return Absent(f"the device {key} is gone")
+        return sysfs_clients.processes(self._files, address=key, gpu_id=card.gpu_id, pids=pids)
+
+    def power_cap(self, key: DeviceKey) -> PowerCap:
+        """The power limit and its range."""
+        card = self._card(key)
+        if card is None:
+            return no_cap(Absent(f"the device {key} is gone"))
+        look = _Look(self._files, card)
+        if look.asleep():
+            return no_cap(_ASLEEP)
+        return PowerCap(
+            current_w=look.watts("power1_cap", least=1),
+            default_w=look.watts("power1_cap_default", least=1),
+            min_w=look.watts("power1_cap_min", least=0),
+            max_w=look.watts("power1_cap_max", least=1),
         )
 
-    def read(self, key: DeviceKey) -> GpuReading:
-        """Read a card; each field stands or fails by itself."""
-        path = self._cards().get(key)
+    def write_cap_w(self, key: DeviceKey, watts: int) -> None:
+        """Ask the driver for a power limit in whole watts; raises OSError.
+
+        What the driver made of it is seen only by reading it back.
+        """
+        card = self._card(key)
+        path = None if card is None else card.files.get("power1_cap")
         if path is None:
-            return absent_everywhere(f"the device {key} is gone")
-        total = self._integer(path / "mem_info_vram_total", 1, _MEMORY_MAX)
-        most = total.value if isinstance(total, Value) else _MEMORY_MAX
-        asleep = self._text(path / "power" / "runtime_status") == "suspended"
-        hwmon = None if asleep else self._hwmon(path)
-        missing = _ASLEEP if asleep else Absent("the driver has no hwmon directory")
+            raise FileNotFoundError(errno.ENOENT, f"{key} has no power1_cap")
+        self._files.write(path, str(watts * 1_000_000))
+
+    def close(self) -> None:
+        """Close the kept files."""
+        self._files.close()
+
+    def _card(self, key: DeviceKey) -> Layout | None:
+        card = self._cards.get(key)
+        if card is None or not card.has_sensors:
+            self._scan()
+        return self._cards.get(key)
+
+    def _scan(self) -> None:
+        self._files.close()
+        self._cards = find_cards(self._files)
+
+
+@dataclass(slots=True)
+class _Look:
+    """One look at one card; remembers whether a file of its layout was missing."""
+
+    files: Files
+    card: Layout
+    moved: bool = field(default=False)
+
+    def asleep(self) -> bool:
+        """Whether a read of a sensor would wake the card."""
+        status = self._read("power/runtime_status")
+        return isinstance(status, bytes) and status.strip() in _SLEEPING
+
+    def reading(self, *, slow: bool) -> GpuReading:
+        """Every field."""
+        total = self.integer("mem_info_vram_total", 1, MEMORY_MAX_BYTES)
+        most = total.value if isinstance(total, Value) else MEMORY_MAX_BYTES
+        # The memory files answer without waking the card.
+        used = self.integer("mem_info_vram_used", 0, most)
+        gtt = self.integer("mem_info_gtt_used", 0, MEMORY_MAX_BYTES)
+        if self.asleep():
+            return _sleeping(total, used, gtt)
         return GpuReading(
             vram_total_bytes=total,
-            # The memory files answer without waking the card.
-            vram_used_bytes=self._integer(path / "mem_info_vram_used", 0, most),
-            gtt_used_bytes=self._integer(path / "mem_info_gtt_used", 0, _MEMORY_MAX),
-            edge_c=self._temperature(hwmon, "edge") if hwmon else missing,
-            junction_c=self._temperature(hwmon, "junction") if hwmon else missing,
-            power_w=self._power(hwmon) if hwmon else missing,
-            power_cap_w=self._watts(hwmon / "power1_cap", least=1) if hwmon else missing,
+            vram_used_bytes=used,
+            gtt_used_bytes=gtt,
+            edge_c=self.scaled("edge", -40_000, 150_000, per=1000),
+            junction_c=self.scaled("junction", -40_000, 150_000, per=1000),
+            memory_c=self.scaled("memory", -40_000, 150_000, per=1000),
+            power_w=self.power(),
+            power_cap_w=self.watts("power1_cap", least=1),
+            energy_j=Absent("the driver of this card has no energy counter"),
+            busy_percent=self.scaled("gpu_busy_percent", 0, 100),
+            memory_busy_percent=self.scaled("mem_busy_percent", 0, 100),
+            core_mhz=self.scaled("freq1_input", 0, _HERTZ_MAX, per=1_000_000),
+            memory_mhz=self.scaled("freq2_input", 0, _HERTZ_MAX, per=1_000_000),
+            throttle=self.throttle() if slow else NOT_ASKED,
+            ecc_uncorrectable=self.uncorrectable() if slow else NOT_ASKED,
         )
 
-    def _cards(self) -> dict[DeviceKey, Path]:
-        """Directories of the amdgpu cards; looked up anew, since cards come and go."""
-        cards: dict[DeviceKey, Path] = {}
-        for path in self._entries(self._root / "sys/class/drm"):
-            device = path / "device"
-            if not _CARD.fullmatch(path.name) or self._text(device / "vendor") != AMD:
-                continue
-            # cardN numbers change between boots; the address of the slot does not.
-            address = device.resolve().name.lower()
-            if _ADDRESS.fullmatch(address) and (device / "mem_info_vram_total").exists():
-                cards[DeviceKey(address)] = device
-        return cards
+    def power(self) -> Reading[float]:
+        # Linux 6.6 and later have power1_input on Vega 20, older ones power1_average. A
+        # running card draws something: 0 is the average of firmware that measures none.
+        watts = self.watts("power1_input", least=1)
+        return watts if isinstance(watts, Value) else self._or(watts, "power1_average")
 
-    def _hwmon(self, device: Path) -> Path | None:
-        for path in self._entries(device / "hwmon"):
-            if self._text(path / "name") == "amdgpu":
-                return path
-        return None
-
-    def _temperature(self, hwmon: Path, label: str) -> Reading[float]:
-        for number in (1, 2, 3):
-            said = self._text(hwmon / f"temp{number}_label")
-            # The oldest drivers label nothing; the first sensor is the edge.
-            if said == label or (said is None and label == "edge" and number == 1):
-                milli = self._integer(hwmon / f"temp{number}_input", -40_000, 150_000)
-                return Value(milli.value / 1000, NAME) if isinstance(milli, Value) else milli
-        return Absent(f"the card has no {label} sensor")
-
-    def _power(self, hwmon: Path) -> Reading[float]:
-        # Kernels up to 6.5 call it average; later ones may have only input.
-        names = ("power1_average", "power1_input")
-        found = next((name for name in names if (hwmon / name).exists()), names[0])
-        return self._watts(hwmon / found, least=0)
-
-    def _watts(self, path: Path, *, least: float) -> Reading[float]:
-        micro = self._integer(path, 0, 1 << 53)
+    def watts(self, name: str, *, least: float) -> Value[float] | Absent:
+        micro = self.integer(name, 0, 1 << 53)
         if not isinstance(micro, Value):
             return micro
         return bounded(micro.value / _MICRO, low=least, high=2000, source=NAME)
 
-    def _integer(self, path: Path, low: int, high: int) -> Value[int] | Absent:
-        where = path.name
+    def scaled(self, name: str, low: int, high: int, *, per: int = 1) -> Value[float] | Absent:
+        number = self.integer(name, low, high)
+        return Value(number.value / per, NAME) if isinstance(number, Value) else number
+
+    def integer(self, name: str, low: int, high: int) -> Value[int] | Absent:
+        data = self._read(name)
+        if isinstance(data, Absent):
+            return data
+        return sysfs_metrics.integer(data, low, high, where=name)
+
+    def throttle(self) -> Value[Throttle] | Absent:
+        data = self._read("gpu_metrics")
+        return data if isinstance(data, Absent) else sysfs_metrics.throttle(data)
+
+    def uncorrectable(self) -> Value[int] | Absent:
+        data = self._read("ras/umc_err_count")
+        return data if isinstance(data, Absent) else sysfs_metrics.uncorrectable(data)
+
+    def _or(self, first: Absent, name: str) -> Value[float] | Absent:
+        if name not in self.card.files:
+            return first
+        return self.watts(name, least=1)
+
+    def _read(self, name: str) -> bytes | Absent:
+        path = self.card.files.get(name)
+        if path is None:
+            return Absent(_missing(name))
         try:
-            text = self._read(path).strip()
+            return self.files.kept(path)
         except OSError as error:
-            code = errno.errorcode.get(error.errno or 0, str(error))
-            return Absent(f"{where}: {code}")
-        try:
-            value = int(text)
-        except ValueError:
-            return Absent(f"{where} holds {text[:40]!r}")
-        if not low <= value <= high:
-            return Absent(f"{where} holds the impossible value {value}")
-        return Value(value, NAME)
+            self.moved = self.moved or error.errno == errno.ENOENT
+            return Absent(f"{name}: {reason_of(error)}")
 
-    def _text(self, path: Path) -> str | None:
-        try:
-            return self._read(path).strip() or None
-        except OSError:
-            return None
 
-    def _entries(self, folder: Path) -> list[Path]:
-        try:
-            return sorted(folder.iterdir())
-        except OSError:
-            return []
+def _missing(name: str) -> str:
+    if name in {"edge", "junction", "memory"}:
+        return f"the card has no {name} sensor"
+    return f"the driver has no file {name} for this card"
+
+
+def _sleeping(
+    total: Value[int] | Absent, used: Value[int] | Absent, gtt: Value[int] | Absent
+) -> GpuReading:
+    asleep = absent_everywhere(_ASLEEP.reason)
+    return replace(asleep, vram_total_bytes=total, vram_used_bytes=used, gtt_used_bytes=gtt)

@@ -10,14 +10,16 @@ import pytest
 
 from mtpd.config.model import HardwareProfile
 from mtpd.control.gates import COOL_S, DEFAULT_EDGE_C, SAMPLE_S, Gates
-from mtpd.gpu.base import Device, GpuReading, absent_everywhere
+from mtpd.gpu.base import Device, GpuReading, PowerCap, absent_everywhere
 from mtpd.gpu.host import HostProvider
 from mtpd.types import Absent, Value
 from mtpd.units import DeviceKey
 from tests.fakes.clock import FakeClock
 
 if TYPE_CHECKING:
-    from mtpd.types import Reading
+    from collections.abc import Collection
+
+    from mtpd.types import ProcessMemory, Reading
 
 CARD = DeviceKey("0000:03:00.0")
 CAPPED = HardwareProfile(
@@ -45,10 +47,21 @@ class Card:
     def devices(self) -> tuple[Device, ...]:
         return (Device(key=CARD, vendor="amd"),)
 
-    def read(self, key: DeviceKey) -> GpuReading:
+    def read(self, key: DeviceKey, *, slow: bool = True) -> GpuReading:
         assert key == CARD
         self.reads += 1
         return self._left.pop(0) if len(self._left) > 1 else self._left[0]
+
+    def processes(
+        self, key: DeviceKey, *, pids: Collection[int] | None = None
+    ) -> tuple[ProcessMemory, ...]:
+        return ()
+
+    def power_cap(self, key: DeviceKey) -> PowerCap:
+        return PowerCap(current_w=self._left[0].power_cap_w)
+
+    def close(self) -> None:
+        pass
 
 
 class Waiting:
