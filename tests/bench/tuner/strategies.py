@@ -90,8 +90,14 @@ def _rival(one: Machine, *, rival: Rival, keeps: bool = False, blind: bool = Fal
     )
 
 
-def _search(one: Machine, *, fits: bool = True, short_steps: int = SHORT_STEPS) -> Outcome:
-    """The search as the program runs it; ``fits`` tells it what memory allows."""
+def _search(
+    one: Machine, *, fits: bool = True, overrated: int = 0, short_steps: int = SHORT_STEPS
+) -> Outcome:
+    """The search as the program runs it.
+
+    ``fits`` tells it how deep memory allows, ``overrated`` by how much that is too deep.
+    """
+    deepest = min(one.ceiling + overrated, DEEPEST) if fits else None
     return _decided(
         one,
         ModelBased(
@@ -99,7 +105,7 @@ def _search(one: Machine, *, fits: bool = True, short_steps: int = SHORT_STEPS) 
             workloads=plans(_PROMPTS),
             repetitions=1,
             budget=_ENOUGH,
-            deepest=one.ceiling if fits else None,
+            deepest=deepest,
             short_steps=short_steps,
         ),
     )
@@ -131,6 +137,7 @@ STRATEGIES: Final[Mapping[str, Callable[[Machine], Outcome]]] = {
     "track and stop": functools.partial(_rival, rival=TrackAndStop()),
     "search, no short steps, memory unknown": functools.partial(_search, fits=False, short_steps=0),
     "search, no short steps": functools.partial(_search, short_steps=0),
+    "search, memory overrated by 1": functools.partial(_search, overrated=1),
     "search, memory unknown": functools.partial(_search, fits=False),
     "search": _search,
 }
