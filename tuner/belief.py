@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.cost import RowCost
-from tuner.special import normal_cdf
 from tuner.speed import TIE_RATIO
 from tuner.steps import START_SD, step_times
 from tuner.texts import texts_of
+from tuner.throughput import p_beats
 from tuner.timing import main_fingerprint, start_times
 from tuner.types import Arm, Interval, Unknown, depth_order
 
@@ -109,8 +109,7 @@ class Belief:
     def p_beats(self, i: int, j: int, *, eps: float = TIE_RATIO) -> float:
         """P(tps_i > (1 + eps) * tps_j)."""
         mean, sd = self.log_ratio(i, j)
-        margin = mean - math.log1p(eps)
-        return normal_cdf(margin / sd) if sd else float(margin > 0)
+        return p_beats(mean, sd, 0.0, 0.0, eps=eps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import mul
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,9 +54,7 @@ class Posterior:
     def covariance(self, sums: Sequence[Mapping[int, float]]) -> tuple[tuple[float, ...], ...]:
         """Covariance matrix of weighted sums."""
         whitened = [_forward(self.factor, weights) for weights in sums]
-        return tuple(
-            tuple(sum(x * y for x, y in zip(a, b, strict=True)) for b in whitened) for a in whitened
-        )
+        return tuple(tuple(sum(map(mul, a, b)) for b in whitened) for a in whitened)
 
     def sd(self, weights: Mapping[int, float]) -> float:
         """Standard deviation of a weighted sum."""
@@ -97,7 +96,7 @@ def _cholesky(matrix: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...
         line: list[float] = []
         for j in range(i + 1):
             known = line if j == i else out[j]
-            rest = row[j] - sum(x * y for x, y in zip(line, known, strict=False))
+            rest = row[j] - sum(map(mul, line, known))
             if j < i:
                 line.append(rest / out[j][j])
             elif rest <= 0:
@@ -113,7 +112,7 @@ def _forward(factor: Sequence[Sequence[float]], right: Mapping[int, float]) -> l
     """Solve L x = right."""
     out: list[float] = []
     for i, row in enumerate(factor):
-        rest = right.get(i, 0.0) - sum(x * y for x, y in zip(row, out, strict=False))
+        rest = right.get(i, 0.0) - sum(map(mul, row, out))
         out.append(rest / row[i])
     return out
 

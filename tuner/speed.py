@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.compare import Comparable, Incomparable, TextRun, Trap, comparable
-from tuner.special import normal_cdf, t_quantile
+from tuner.special import t_quantile
+from tuner.throughput import p_beats
 from tuner.types import Interval
 
 if TYPE_CHECKING:
@@ -83,8 +84,7 @@ class SpeedComparison:
         sd = RUN_NOISE * math.sqrt(2)
         if self.interval is not None:
             sd = math.log(self.interval.high / self.interval.low) / (2 * _Z_95)
-        margin = math.log(self.ratio / (1 + TIE_RATIO))
-        return normal_cdf(margin / sd) if sd else float(margin > 0)
+        return p_beats(math.log(self.ratio), sd, 0.0, 0.0, eps=TIE_RATIO)
 
     @property
     def tie(self) -> bool:

@@ -43,13 +43,17 @@ _DRAFT_SHARE_SD = 0.08
 _CATCH_UP = 0.02
 _CATCH_UP_SD = 0.03
 _BIAS_SD = 0.1
+_TILT_SD = 0.01
 _WORKLOAD_SD = 0.3
 _FLAT_SD = 10.0
-_ROUNDS = 6
+_ROUNDS = 8
+_SETTLED = 1e-5
+"""Movement of every quantity below which the linearisation is right."""
+
 _LEAST_FACTOR = 0.2
 """Below this multiple of a plain step no step time is believed in the linearisation."""
 
-_LEVEL, _C, _DRAFT, _CATCH, _BIAS, _FIRST = range(6)
+_LEVEL, _C, _DRAFT, _CATCH, _BIAS, _TILT, _FIRST = range(7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,10 @@ def step_times(
             readings.append(Reading({layout.offset(index): 1.0}, 0.0, sd))
             readings += _of_start(layout, index, one, point)
         known = posterior(readings, layout.size)
+        moved = max(abs(a - b) for a, b in zip(known.mean, point, strict=True))
         point = list(known.mean)
+        if moved < _SETTLED:
+            break
     return _result(layout, known)
 
 
@@ -142,6 +149,7 @@ def _prior(
         Reading({_DRAFT: 1.0, _C: -_DRAFT_SHARE}, 0.0, _DRAFT_SHARE_SD * max(cost, point[_C])),
         Reading({_CATCH: 1.0}, _CATCH_UP, _CATCH_UP_SD),
         Reading({_BIAS: 1.0}, 0.0, _BIAS_SD),
+        Reading({_TILT: 1.0}, 0.0, _TILT_SD),
         *(
             Reading({layout.row(depth): 1.0, _C: -1.0}, 0.0, irregular)
             for depth in range(1, layout.deepest + 1)
@@ -165,7 +173,7 @@ def _of_start(
         weights |= {own: 1.0, layout.workload(name): 1.0}
         out.append(Reading(weights, time.value - value, time.sd))
     for rows, time in one.short:
-        weights = {own: 1.0, _BIAS: 1.0}
+        weights = {own: 1.0, _BIAS: 1.0} | ({_TILT: 1.0} if rows < depth else {})
         if rows == 0:
             value = 0.0
             weights |= {_LEVEL: 1.0} | ({_CATCH: 1.0} if depth else {})

@@ -1,42 +1,34 @@
 """Tokens per second from acceptance and row cost: predictions, bounds, forecasts.
 
-Covers one workload at a time. A forecast for other hardware is a ratio to depth 0,
+Covers one workload at a time; what all measurements of a profile say together is
+``tuner.belief``. A forecast for other hardware is a ratio to depth 0,
 never tokens per second. Does not know what fits into memory.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.acceptance import expected_tokens, survival
-from tuner.cost import CostFit, RowCost
 from tuner.special import normal_cdf
 from tuner.types import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuner.acceptance import PositionCounts
-
 __all__ = [
     "RESIDENCY_SUSPICION",
     "SLACK",
-    "DepthForecast",
     "RatioForecast",
-    "StepRatio",
-    "WorkloadPoint",
     "e_ratio",
     "forecast_ratios",
     "measured_over_forecast",
     "monotone_bound_tps",
     "optimistic",
     "p_beats",
-    "predict_depth",
     "predict_tps",
-    "step_ratio",
     "upper_bound_tps",
 ]
 
@@ -45,18 +37,6 @@ SLACK = 1.08
 
 RESIDENCY_SUSPICION = 0.90
 """Measured over forecast below which residency is suspect even if no log line says so."""
-
-_STEP_SD = 0.02
-"""Error of a step time's logarithm that remains even beside a measured depth."""
-
-_IRREGULAR = 0.15
-_TEXT_SD = 0.012
-"""Error of log E at another depth, from other texts meeting other drafts."""
-
-_LEAST_RATIO = 0.7
-"""Least factor by which a conditional acceptance is expected to fall per position."""
-
-_Z_95 = 1.96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,108 +124,3 @@ def forecast_ratios(alphas: Sequence[Interval], row_cost: float) -> tuple[RatioF
 def measured_over_forecast(measured_tps: float, forecast_tps: float) -> float:
     """Share of the resident forecast that was reached; see ``RESIDENCY_SUSPICION``."""
     return measured_tps / forecast_tps
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadPoint:
-    """What one workload showed at the deepest measured depth.
-
-    Attributes:
-        counts: Position counts; at least one step at depth >= 1.
-        step_s: Seconds per decode step.
-    """
-
-    counts: PositionCounts
-    step_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRatio:
-    """Step time at another depth over that at the measured one.
-
-    Attributes:
-        ratio: Central value.
-        sd_log: Standard deviation of its logarithm.
-    """
-
-    ratio: float
-    sd_log: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DepthForecast:
-    """Predicted speed of a depth that was not tried.
-
-    Attributes:
-        depth: The depth.
-        tps: Tokens per second, mean over workloads, with a 95 % interval.
-        log_tps: Logarithm of the central value.
-        sd_log: Its standard deviation.
-        bound_tps: Speed if every further position were as good as ``SLACK`` allows;
-            equals the central value for depths that the counts cover.
-    """
-
-    depth: int
-    tps: Interval
-    log_tps: float
-    sd_log: float
-    bound_tps: float
-
-
-def step_ratio(cost: CostFit | RowCost, base: int, depth: int, *, nearest: int) -> StepRatio:
-    """Step time at ``depth`` over that at ``base``.
-
-    Args:
-        cost: A fit to measured depths, or a row cost known beforehand.
-        base: Measured depth.
-        depth: Wanted depth.
-        nearest: Rows between ``depth`` and the nearest measured depth; increments per
-            row are irregular by about 15 %.
-    """
-    ratio = (1 + cost.c * depth) / (1 + cost.c * base)
-    irregular = _STEP_SD + _IRREGULAR * abs(cost.c) * nearest / (1 + cost.c * depth)
-    if isinstance(cost, CostFit):
-        return StepRatio(ratio=ratio, sd_log=irregular)
-    dearer = cost.c + cost.sd
-    moved = (1 + dearer * depth) / (1 + dearer * base)
-    return StepRatio(ratio=ratio, sd_log=math.hypot(irregular, math.log(moved / ratio)))
-
-
-def predict_depth(points: Sequence[WorkloadPoint], depth: int, step: StepRatio) -> DepthForecast:
-    """Predict an untried depth from the counts of a measured one, per workload.
-
-    Depths that the counts cover use their prefix; deeper ones continue the last ratio of
-    conditional acceptances (at most 1), and are bounded by ``SLACK``.
-    """
-    central = bound = 0.0
-    for point in points:
-        seconds = point.step_s * step.ratio
-        likely, best = _continued(point.counts, depth)
-        central += expected_tokens(likely) / seconds / len(points)
-        bound += expected_tokens(best) / seconds / len(points)
-    text = _TEXT_SD if bound == central else _TEXT_SD + math.log(bound / central)
-    deviation = math.hypot(text, step.sd_log)
-    return DepthForecast(
-        depth=depth,
-        tps=Interval(
-            low=central * math.exp(-_Z_95 * deviation),
-            mid=central,
-            high=central * math.exp(_Z_95 * deviation),
-        ),
-        log_tps=math.log(central),
-        sd_log=deviation,
-        bound_tps=bound,
-    )
-
-
-def _continued(counts: PositionCounts, depth: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Conditional acceptances at ``depth``: likely, and the best that ``SLACK`` allows."""
-    chain = (counts.steps, *counts.accepted)
-    known = [now / before if before else 0.0 for before, now in itertools.pairwise(chain)][:depth]
-    last = known[-1] if known else 1.0
-    before = known[-2] if len(known) > 1 else 1.0
-    ratio = min(max(last / before if before else 1.0, _LEAST_RATIO), 1.0)
-    likely = list(known)
-    while len(likely) < depth:
-        likely.append(likely[-1] * ratio)
-    return tuple(likely), optimistic(known, depth)

@@ -197,6 +197,24 @@ def test_a_failed_start_and_several_fingerprints_are_refused_in_words() -> None:
     assert choose_depth(rows).evidence[3] == "m@3: did not start (exit code 1)"
 
 
+def test_of_arms_that_beat_each_other_in_a_circle_one_that_gives_nothing_away_is_chosen() -> None:
+    """Possible where each pair of arms shares other prompts; nothing repeats, so no interval."""
+    rows = []
+    prompts = {0: {0: 2.0, 1: 1.0}, 1: {1: 2.0, 2: 1.0}, 2: {2: 2.1, 0: 1.0}}
+    for depth, speeds in prompts.items():
+        template = GPU.run(arm(depth))[0]
+        rows += [
+            dataclasses.replace(
+                template, prompt=p, digest=str(p), decode_s=(template.tokens - 1) / tps
+            )
+            for p, tps in speeds.items()
+        ]
+    decision = choose_depth(summarise(rows))
+    assert decision.arm == arm(0), "depth 2 has the highest mean, and depth 0 beats it"
+    assert "beats depth 2 (0.50x), trails depth 1 by 100%" in decision.reason
+    assert "not proven" not in decision.reason
+
+
 def test_the_row_cost_is_fitted_to_resident_rows_only() -> None:
     cost = cost_of(summarise(Machine(evicts_from=2).sweep(0, 1, 2)))
     assert isinstance(cost, CostFit)

@@ -149,6 +149,14 @@ def test_a_spent_budget_stops_and_names_what_was_not_reached(
     assert stop.rejected[0].reason == "was not reached"
 
 
+def test_a_budget_in_joules_cannot_be_kept_where_the_energy_cannot_be_read() -> None:
+    history = History(observations=Machine().sweep(0), spent_j=None)
+    stop = sweep(0, 1, budget=Budget(max_joules=5.0)).ask(history)
+    assert isinstance(stop, Stop)
+    assert stop.reason == "the energy cannot be read, so a budget in joules cannot be kept"
+    assert isinstance(sweep(0, 1).ask(history), Ask)
+
+
 def test_a_budget_that_suffices_is_no_obstacle() -> None:
     enough = Budget(max_restarts=3, max_cells=12, max_seconds=601.0)
     history = History(observations=Machine().sweep(0, 1), spent_s=600.0)

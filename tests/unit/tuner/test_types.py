@@ -10,6 +10,7 @@ from tuner.types import (
     Host,
     Interval,
     Resident,
+    ShortStep,
     Spilled,
     Unknown,
     depth_order,
@@ -46,6 +47,28 @@ def test_intervals_that_touch_overlap() -> None:
     assert low.overlaps(high)
     assert not low.overlaps(apart)
     assert not apart.overlaps(low)
+
+
+@pytest.mark.parametrize(
+    ("depth", "rows", "step_s", "word"),
+    [(2, 3, 0.03, "m@2 cannot verify 3"), (2, -1, 0.03, "-1"), (2, 1, 0.0, "takes time")],
+)
+def test_a_short_step_verifies_what_its_engine_drafts_and_takes_time(
+    depth: int, rows: int, step_s: float, word: str
+) -> None:
+    def short(rows: int, step_s: float) -> ShortStep:
+        return ShortStep(
+            arm=arm(depth),
+            start_id="1",
+            fingerprint="f",
+            rows=rows,
+            step_s=step_s,
+            context_tokens=9,
+        )
+
+    assert short(depth, 0.03).rows == depth
+    with pytest.raises(ValueError, match=word):
+        short(rows, step_s)
 
 
 def test_the_speed_leaves_the_first_token_out_as_the_engine_does() -> None:

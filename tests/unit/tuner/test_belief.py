@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from tests.unit.tuner.machine import WORKLOADS, Machine, arm
+from tuner.belief import Belief, Slow, believe, slow_arms
+from tuner.cost import RowCost
+from tuner.plan import Ask, History
+from tuner.types import Arm, Drafter, Unknown
+
+CARD = Machine(draft_share=0.175, accepted=(186, 137, 80, 40), wobble=0.001)
+"""Study 000's card; the draft costs what is expected of it."""
+
+
+def started(*depths: int, machine: Machine = CARD, short: int = 24) -> History:
+    history = History()
+    for number, depth in enumerate(depths):
+        ask = Ask(arm=arm(depth), cells=(), reason="", short_steps=short if depth else 0)
+        start_id = f"{number}"
+        history = history.tell(*machine.run(arm(depth), start_id=start_id))
+        history = history.stepped(*machine.short_steps(ask, f"{arm(depth)}#{start_id}"))
+    return history
+
+
+def known(history: History, *, deepest: int | None = None) -> Belief:
+    belief = believe(history, deepest=deepest)
+    assert isinstance(belief, Belief)
+    return belief
+
+
+def test_one_start_with_short_steps_speaks_of_every_depth() -> None:
+    belief = known(started(2), deepest=4)
+    assert belief.deepest == 4
+    assert belief.counted == 2
+    assert (belief.starts, belief.short_steps) == (1, 72)
+    for depth in range(3):
+        said = belief.tps(depth)
+        assert said.low < CARD.tps(depth) < said.high
+        assert said.mid == pytest.approx(CARD.tps(depth), rel=0.03)
+    assert belief.step_s(2).mid == pytest.approx(1.82 / 32.4, rel=0.01)
+    assert belief.row_cost().low < 0.41 < belief.row_cost().high
+    assert belief.expected[:3] == pytest.approx((1.0, 1.93, 2.615))
+
+
+def test_a_difference_is_more_certain_than_its_two_speeds() -> None:
+    belief = known(started(1, 2))
+    mean, sd = belief.log_ratio(2, 1)
+    assert math.exp(mean) == pytest.approx(CARD.tps(2) / CARD.tps(1), rel=0.01)
+    alone = math.sqrt(belief.covariance[2][2] + belief.covariance[1][1])
+    assert sd < 0.9 * alone
+    assert belief.ratio(2, 1).mid == pytest.approx(math.exp(mean))
+    assert belief.ratio(2, 2).low == belief.ratio(2, 2).high == 1.0
+
+
+def test_the_chance_to_beat_is_that_of_the_difference() -> None:
+    belief = known(started(1, 2))
+    mean, sd = belief.log_ratio(2, 1)
+    half = belief.p_beats(2, 1, eps=math.expm1(mean))
+    assert half == pytest.approx(0.5)
+    one_sd = belief.p_beats(2, 1, eps=math.expm1(mean - sd))
+    assert one_sd == pytest.approx(0.8413, abs=1e-4)
+    assert belief.p_beats(2, 2) == 0.0
+
+
+def test_a_second_start_narrows_the_difference_and_short_steps_do() -> None:
+    plain, one, two = (
+        known(h).log_ratio(2, 1)[1] for h in (started(1, 2, short=0), started(2), started(1, 2))
+    )
+    assert two < one
+    assert two < plain
+
+
+def test_what_was_told_in_another_order_is_the_same_belief() -> None:
+    history = started(2, 0, 1)
+    turned = History(
+        observations=history.observations[::-1],
+        starts=history.starts[::-1],
+        short_steps=history.short_steps[::-1],
+    )
+    assert believe(turned) == believe(history)
+
+
+@pytest.mark.parametrize("bias", [0.98, 1.02])
+def test_a_bias_of_the_short_steps_moves_no_forecast(bias: float) -> None:
+    history = started(2)
+    biased = dataclasses.replace(
+        history,
+        short_steps=tuple(
+            dataclasses.replace(s, step_s=s.step_s * bias) for s in history.short_steps
+        ),
+    )
+    for depth in range(3):
+        fair = known(history).tps(depth).mid
+        assert known(biased).tps(depth).mid == pytest.approx(fair, rel=1e-3)
+
+
+def test_it_covers_what_it_rests_on_and_nothing_else() -> None:
+    belief = known(started(0, 2))
+    assert belief.covers(arm(2), "f")
+    assert not belief.covers(arm(1), "f")
+    assert not belief.covers(arm(2), "g")
+    assert not belief.covers(arm(2), None)
+
+
+def test_why_nothing_is_believed() -> None:
+    nothing = believe(History())
+    assert nothing == Unknown("no start that passes was timed")
+    assert isinstance(believe(started(0)), Unknown)
+    bare = Machine(positions=False)
+    assert believe(started(2, machine=bare)) == Unknown(
+        "no depth was measured with position counts that can be trusted"
+    )
+    cut = Arm(profile="m", drafter=Drafter.MTP, depth=2, p_min=0.3)
+    twice = History(observations=(*CARD.run(arm(2)), *CARD.run(cut)))
+    assert believe(twice) == Unknown("two arms of one depth were measured")
+
+
+def test_a_workload_without_a_step_time_counts_as_an_ordinary_one() -> None:
+    """The counts of an evicted start are of a workload that no sound start ran."""
+    code = [c for c in CARD.run(arm(1)) if c.workload == WORKLOADS[0].name]
+    slow = dataclasses.replace(CARD, slow_from=2)
+    belief = known(History(observations=(*code, *slow.run(arm(2)))))
+    assert belief.starts == 1
+    assert belief.counted == 2
+    assert belief.tps(1).mid == pytest.approx(CARD.tps(1), rel=0.03)
+
+
+def test_a_start_that_is_too_slow_is_found_whichever_came_first() -> None:
+    unread = dataclasses.replace(CARD, slow_from=2)
+    for depths in ((2, 1), (1, 2)):
+        (found,) = slow_arms(started(*depths, machine=unread))
+        assert found == Slow(arm=arm(2), witness=1, ratio=pytest.approx(2.0, rel=0.03))  # type: ignore[arg-type]
+        assert found.reason == "does not fit (a step takes 2.0x of what depth 1 predicts)"
+    assert slow_arms(started(2, machine=unread)) == (), "one start has no witness"
+
+
+def test_a_slow_start_says_nothing_of_step_times_and_its_texts_count() -> None:
+    unread = dataclasses.replace(CARD, slow_from=2)
+    belief = known(started(1, 2, machine=unread))
+    assert (belief.starts, belief.counted) == (1, 2)
+    assert belief.step_s(1).mid == pytest.approx(1.41 / 32.4, rel=0.01)
+    assert not belief.covers(arm(2), "f")
+
+
+def test_what_lies_deeper_than_a_slow_start_is_no_witness_either() -> None:
+    unread = dataclasses.replace(CARD, slow_from=2)
+    history = started(1, 2, 3, machine=unread)
+    assert [one.arm for one in slow_arms(history)] == [arm(2)]
+    assert known(history).starts == 1
+
+
+@pytest.mark.parametrize("share", [None, 0.175])
+@pytest.mark.parametrize("row_cost", [0.0, 0.41, 0.83, 1.0])
+@pytest.mark.parametrize("depths", [(0, 1), (0, 2), (1, 2), (1, 3), (0, 3)])
+def test_a_dear_row_is_not_taken_for_an_eviction(
+    depths: tuple[int, ...], row_cost: float, share: float | None
+) -> None:
+    dear = Machine(row_cost=row_cost, draft_share=share)
+    assert slow_arms(started(*depths, machine=dear)) == ()
+
+
+@pytest.mark.parametrize("share", [None, 0.175])
+def test_one_slow_start_of_two_condemns_the_arm(share: float | None) -> None:
+    fine = dataclasses.replace(CARD, draft_share=share)
+    slow = dataclasses.replace(fine, slow_from=2)
+    history = started(1, 2, machine=fine)
+    again = slow.run(arm(2), start_id="later")
+    assert [one.arm for one in slow_arms(history.tell(*again))] == [arm(2)]
+
+
+def test_a_row_cost_known_beforehand_is_a_witness_too() -> None:
+    """Depth 2 against depth 0 without short steps: dear rows or an eviction."""
+    history = started(0, 2, machine=dataclasses.replace(CARD, slow_from=2, draft_share=None))
+    assert slow_arms(history) == ()
+    sure = RowCost(c=0.41, sd=0.05, source="this card, last week")
+    assert [one.arm for one in slow_arms(history, sure)] == [arm(2)]
