@@ -15,6 +15,7 @@ from mtpd.engine.facts_run import (
     CleaningUp,
     DeviceLost,
     DraftAcceptance,
+    DraftVerified,
     EvalTime,
     GpuError,
     GpuHang,
@@ -75,6 +76,7 @@ __all__ = [
     "DeviceListed",
     "DeviceLost",
     "DraftAcceptance",
+    "DraftVerified",
     "EvalTime",
     "Fact",
     "FitContextReduced",
@@ -152,6 +154,7 @@ Fact = (
     | Progress
     | DraftAcceptance
     | AcceptancePerPosition
+    | DraftVerified
     | SpecStatistics
     | PromptReprocessed
     | TaskCancelled

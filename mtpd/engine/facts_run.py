@@ -18,6 +18,7 @@ __all__ = [
     "CleaningUp",
     "DeviceLost",
     "DraftAcceptance",
+    "DraftVerified",
     "EvalTime",
     "GpuError",
     "GpuHang",
@@ -92,6 +93,24 @@ class AcceptancePerPosition:
     slot: int
     task: int
     rates: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftVerified:
+    """One verification step, printed where the engine runs with ``LLAMA_TRACE=1``.
+
+    Attributes:
+        accepted: Draft tokens accepted in this step.
+        drafted: Draft tokens verified in it; the only source of a single draft's length.
+        restored: Whether the engine goes back to a checkpoint and verifies the accepted
+            part once more, in the next such line of the slot.
+    """
+
+    slot: int
+    task: int
+    accepted: int
+    drafted: int
+    restored: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

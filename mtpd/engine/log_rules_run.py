@@ -16,6 +16,7 @@ from mtpd.engine.facts import (
     CleaningUp,
     DeviceLost,
     DraftAcceptance,
+    DraftVerified,
     EvalTime,
     Fact,
     GpuError,
@@ -56,6 +57,16 @@ def _acceptance(m: re.Match[str]) -> Fact:
 def _per_position(m: re.Match[str]) -> Fact:
     return AcceptancePerPosition(
         slot=int(m["slot"]), task=int(m["task"]), rates=to_floats(m["rates"]) or ()
+    )
+
+
+def _verified(m: re.Match[str]) -> Fact:
+    return DraftVerified(
+        slot=int(m["slot"]),
+        task=int(m["task"]),
+        accepted=int(m["accepted"]),
+        drafted=int(m["drafted"]),
+        restored=m["restored"] is not None,
     )
 
 
@@ -118,6 +129,12 @@ REQUEST_RULES = (
         rf"{_SLOT}acc per pos = {RATES}",
         _per_position,
         family="acceptance",
+    ),
+    rule(
+        " draft tokens",
+        rf"{_SLOT}accepted +(?P<accepted>\d+)/ *(?P<drafted>\d+) draft tokens"
+        r"(?P<restored> \(restore checkpoint\))?$",
+        _verified,
     ),
     rule(
         "n_gen =",

@@ -300,6 +300,16 @@ ERAS: list[tuple[str, f.Fact | None]] = [
         f.DraftAcceptance(slot=None, task=None, rate=0.57576, accepted=171, drafted=297),
     ),
     (
+        # the wheel's engine with LLAMA_TRACE=1
+        "0.05.466.440 I slot   operator(): id  0 | task 7 | accepted  2/ 3 draft tokens",
+        f.DraftVerified(slot=0, task=7, accepted=2, drafted=3, restored=False),
+    ),
+    (
+        # tools/server/server-context.cpp, an architecture without rollback
+        "slot update_slots: id  0 | task 7 | accepted 12/16 draft tokens (restore checkpoint)",
+        f.DraftVerified(slot=0, task=7, accepted=12, drafted=16, restored=True),
+    ),
+    (
         "slot print_timing: id  1 | task 0 |      acc per pos = (0.122, 0.000)",
         f.AcceptancePerPosition(slot=1, task=0, rates=(0.122, 0.0)),
     ),
