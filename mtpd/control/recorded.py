@@ -56,7 +56,7 @@ def decode_inputs(
         if "history" in found:
             return _depth(found, observations)
         return _pool(found, observations) if "members" in found else Absent(NOT_RECORDED)
-    except (AttributeError, KeyError, TypeError, ValueError, StoreError) as problem:
+    except (KeyError, TypeError, ValueError, StoreError) as problem:
         return Absent(f"the recorded inputs cannot be read: {problem!r}")
 
 

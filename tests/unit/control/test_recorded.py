@@ -20,6 +20,8 @@ from tuner.cost import RowCost
 from tuner.design import ModelBased, Sweep
 from tuner.plan import History, WorkloadPlan
 from tuner.pools import Objective, choose_model
+from tuner.probe import probe_decision
+from tuner.select import choose
 from tuner.summary import summarise
 from tuner.types import (
     Act,
@@ -243,6 +245,41 @@ def test_what_is_not_applied_is_a_finding_and_notes_join_the_evidence() -> None:
     assert decide(DEPTH).evidence == (*decide(quiet).evidence, "the machine was busy")
     assert finding == replace(decide(DEPTH), act=Act.MEASURE)
     assert decide(DEPTH).act is not Act.MEASURE
+
+
+def test_a_depth_is_chosen_from_all_that_was_told_and_predicted() -> None:
+    history = replace(TOLD, starts=TOLD.starts[:2])
+    inputs = replace(DEPTH, history=history, incumbent=ARMS[0], deepest=1, notes=())
+    expected = choose(
+        history,
+        ARMS[0],
+        subject="tiny",
+        memory_bytes=DEPTH.memory_bytes,
+        deepest=1,
+        row_cost=DEPTH.row_cost,
+    )
+
+    assert decide(inputs) == expected
+    assert expected.previous == ARMS[0]
+
+
+def test_predictions_of_memory_are_handed_on() -> None:
+    alone = replace(TOLD, observations=TOLD.observations[2:], starts=(), short_steps=())
+    one = DepthInputs(subject="tiny", method="sweep", applied=True, history=alone)
+    # Other texts cannot be compared; then the least memory wins.
+    apart = tuple(replace(told, digest=f"{told.arm.depth}" * 64) for told in TOLD.observations[:2])
+    two = replace(one, history=History(observations=apart))
+
+    assert decide(one) != decide(replace(one, deepest=2))
+    assert decide(replace(two, memory_bytes={ARMS[0]: 2, ARMS[1]: 1})).arm == ARMS[1]
+    assert decide(replace(two, memory_bytes={ARMS[0]: 1, ARMS[1]: 2})).arm == ARMS[0]
+
+
+def test_a_probe_has_its_own_verdict() -> None:
+    inputs = replace(DEPTH, method="probe", notes=(), history=replace(TOLD, starts=()))
+    rows = summarise(TOLD.observations)
+
+    assert decide(inputs) == replace(probe_decision(rows, subject="tiny"), act=Act.MEASURE)
 
 
 def test_the_design_is_given_what_the_inputs_say() -> None:
