@@ -166,7 +166,6 @@ COUNTED: list[tuple[str, type[f.Fact]]] = [
     (" buffer size =", f.Buffer),
     ("draft acceptance = ", f.DraftAcceptance),
     ("acc per pos = ", f.AcceptancePerPosition),
-    (" | accepted ", f.DraftVerified),
     ("statistics  ", f.SpecStatistics),
     (" tg_3s = ", f.Progress),
     ("n_rs_seq              =", f.RsSeq),
