@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mtpd.engine.acceptance import Source
     from mtpd.engine.client import EngineClient
     from mtpd.engine.heard import RequestFacts
-    from mtpd.types import GateResult, Verdict
+    from mtpd.types import GateResult, Reading, Verdict
     from mtpd.views import Json, MeasurementView
     from tuner.design import Cell, Design
     from tuner.types import Arm
@@ -142,8 +142,21 @@ class NothingMeasuredError(CalibrationError):
         self.history = history
 
 
+async def no_meter() -> Reading[float]:
+    """The energy where nothing counts it."""
+    return Absent("nothing counts the energy")
+
+
 class Calibrator:
-    """Runs designs on a hold of the device; keeps nothing between two runs."""
+    """Runs designs on a hold of the device; keeps nothing between two runs.
+
+    Args:
+        workloads: By name.
+        gate: Waits until a measurement may start.
+        clock: Counts the seconds of a budget.
+        energy: Joules that the device has used so far, a counter that rises; anything but a
+            value means that a budget in joules cannot be kept.
+    """
 
     def __init__(
         self,
@@ -151,10 +164,12 @@ class Calibrator:
         workloads: Mapping[str, Workload],
         gate: Callable[[], Awaitable[GateResult]],
         clock: Clock,
+        energy: Callable[[], Awaitable[Reading[float]]] = no_meter,
     ) -> None:
         self._workloads = workloads
         self._gate = gate
         self._clock = clock
+        self._energy = energy
 
     async def run(
         self,
@@ -171,6 +186,7 @@ class Calibrator:
             NothingMeasuredError: No arm gave a single repetition.
             CalibrationError: A gate did not open.
         """
+        began, counted = self._clock.now(), await self._energy()
         run = _Run(
             workloads=self._workloads,
             gate=self._gate,
@@ -178,11 +194,15 @@ class Calibrator:
             sink=sink,
             sampling=sampling,
             progress=progress,
+            history=History(spent_j=_since(counted, counted)),
         )
-        began = self._clock.now()
         while isinstance(asked := design.ask(run.history), Ask):
             await run.arm(asked)
-            run.history = replace(run.history, spent_s=self._clock.now() - began)
+            run.history = replace(
+                run.history,
+                spent_s=self._clock.now() - began,
+                spent_j=_since(counted, await self._energy()),
+            )
         if not run.history.observations:
             why = next((s.failure for s in run.history.starts if s.failure), asked.reason)
             msg = f"nothing could be measured: {why}"
@@ -201,7 +221,7 @@ class _Run:
     sink: Sink
     sampling: Sampling
     progress: Progress
-    history: History = field(default_factory=History)
+    history: History
 
     async def arm(self, asked: Ask) -> None:
         """Start an arm once and run its cells; its failure is told, not raised."""
@@ -314,6 +334,13 @@ def _counted(before: SpecCounters | Absent, after: SpecCounters | Absent) -> Spe
     if isinstance(before, Absent):
         return before
     return after if isinstance(after, Absent) else prom.delta(before, after)
+
+
+def _since(before: Reading[float], now: Reading[float]) -> float | None:
+    """Joules between two readings; None where one is missing or the counter began anew."""
+    if not (isinstance(before, Value) and isinstance(now, Value)) or now.value < before.value:
+        return None
+    return now.value - before.value
 
 
 def _failed(arm: Arm, number: int, why: str | None) -> Start:

@@ -16,19 +16,22 @@ from mtpd.engine.acceptance import Source
 from mtpd.engine.client import EngineClient
 from mtpd.engine.heard import RequestFacts
 from mtpd.errors import CalibrationError
-from mtpd.types import GateResult, UnixEndpoint, Verdict
+from mtpd.types import GateResult, UnixEndpoint, Value, Verdict
 from tests.fakes.script import Script
 from tests.unit.calibrating import SHORT, Told
 from tests.unit.control.held import scripted
 from tests.unit.control.made import arm
 from tests.unit.engine import recorded
-from tuner.design import WorkloadPlan
-from tuner.types import Evicted, Host, Unknown
+from tuner.design import Sweep, WorkloadPlan
+from tuner.types import Budget, Evicted, Host, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from mtpd.calibrate import Repetition
+    from mtpd.types import Reading
+    from mtpd.views import MeasurementView
     from tests.unit.control.held import Asked
     from tuner.types import Arm
 
@@ -307,3 +310,58 @@ async def test_a_gate_that_does_not_open_ends_the_calibration_before_any_request
     assert caught.value.hint
     assert device.starts == [arm()]
     assert device.asked == []
+
+
+class Costs(Told):
+    """Every stored repetition takes 30 J."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.joules: Reading[float] = Value(1000.0, "counter")
+
+    async def add(self, repetition: Repetition) -> MeasurementView:
+        assert isinstance(self.joules, Value)
+        self.joules = Value(self.joules.value + 30.0, "counter")
+        return await super().add(repetition)
+
+
+def budgeted(max_joules: float | None, *arms: Arm) -> Sweep:
+    return Sweep(arms=arms, workloads=SHORT, repetitions=2, budget=Budget(max_joules=max_joules))
+
+
+async def test_a_budget_in_joules_ends_with_what_it_bought(tmp_path: Path) -> None:
+    told = Costs()
+    async with scripted(tmp_path) as device:
+        history = await told.follow(budgeted(100.0, arm(), arm(depth=1)), device)
+    assert history.spent_j == 120.0
+    assert [start.arm for start in history.starts] == [arm()]
+
+
+async def test_a_budget_in_joules_that_cannot_be_kept_starts_nothing(tmp_path: Path) -> None:
+    told = Told()
+    async with scripted(tmp_path) as device:
+        with pytest.raises(CalibrationError) as caught:
+            await told.follow(budgeted(100.0, arm()), device)
+    assert str(caught.value) == (
+        "nothing could be measured: the energy cannot be read, so a budget in joules cannot be kept"
+    )
+    assert device.starts == []
+
+
+async def test_energy_that_cannot_be_read_is_unknown_and_not_zero(tmp_path: Path) -> None:
+    told = Told()
+    async with scripted(tmp_path) as device:
+        history = await told.follow(budgeted(None, arm()), device)
+    assert history.spent_j is None
+
+
+async def test_a_counter_that_begins_anew_says_nothing(tmp_path: Path) -> None:
+    class Reset(Costs):
+        async def add(self, repetition: Repetition) -> MeasurementView:
+            self.joules = Value(5.0, "counter")
+            return await Told.add(self, repetition)
+
+    reset = Reset()
+    async with scripted(tmp_path) as device:
+        history = await reset.follow(budgeted(None, arm()), device)
+    assert history.spent_j is None
