@@ -90,6 +90,13 @@ def test_uncensored_in_study_000_is_38_uncensored_b2() -> None:
     assert any("lacks the tag uncensored (R1)" in line for line in decision.evidence)
 
 
+def test_a_required_tag_that_the_best_model_has_is_not_worth_a_word() -> None:
+    rows = (model("best", 60.0, 5.5, tags=("x",)), model("other", 40.0, 5.6))
+    decision = choose_model(rows, require=frozenset({"x"}))
+    assert decision.arm == arm(2, "best")
+    assert "without the tag" not in decision.reason
+
+
 def base_q4_k_m(name: str = "3.8 base Q4_K_M", tags: tuple[str, ...] = ()) -> Inferred:
     """The third recommendation of study 000, which is not a row of its matrix (TUNER 3.8)."""
     rows = {row.name: row.quality for row in STUDY_000}
