@@ -23,10 +23,14 @@ from mtpd.events import (
     DaemonStarted,
     DaemonStopping,
     DecisionMade,
+    DeviceCapChanged,
+    DeviceStateChanged,
+    DeviceThrottled,
     EngineLoadProgress,
     EngineTransition,
     Envelope,
     MeasurementTaken,
+    MemoryCreeps,
     OperationChanged,
     RequestFinished,
     ResidencyJudged,
@@ -190,23 +194,27 @@ def event_type(event: Event) -> str:
 
 def _ids(event: Event) -> dict[str, str]:
     """What an event is about."""
+    ids: dict[str, str] = {}
     match event:
         case DaemonStarted() | DaemonStopping():
-            return {}
-        case EngineTransition() | EngineLoadProgress() | ResidencyJudged():
-            return {"engine": event.engine_id, "profile": event.profile}
+            pass
+        case EngineTransition() | EngineLoadProgress() | ResidencyJudged() | MemoryCreeps():
+            ids = {"engine": event.engine_id, "profile": event.profile}
         case MeasurementTaken(measurement=taken):
             ids = {"measurement": str(taken.id), "engine": taken.start_id}
-            return ids | _operation(taken.operation_id)
+            ids |= _operation(taken.operation_id)
         case DecisionMade(decision=made):
             ids = {"decision": str(made.id), "subject": made.subject}
-            return ids | _operation(made.operation_id)
+            ids |= _operation(made.operation_id)
         case OperationChanged(operation=operation):
-            return _operation(operation.id)
+            ids = _operation(operation.id)
         case RequestFinished():
-            return {"request": event.request_id, "profile": event.profile}
+            ids = {"request": event.request_id, "profile": event.profile}
+        case DeviceStateChanged() | DeviceCapChanged() | DeviceThrottled():
+            ids = {"device": event.device}
         case _:
             assert_never(event)
+    return ids
 
 
 def _operation(operation_id: str | None) -> dict[str, str]:

@@ -17,11 +17,15 @@ __all__ = [
     "DaemonStarted",
     "DaemonStopping",
     "DecisionMade",
+    "DeviceCapChanged",
+    "DeviceStateChanged",
+    "DeviceThrottled",
     "EngineLoadProgress",
     "EngineTransition",
     "Envelope",
     "Event",
     "MeasurementTaken",
+    "MemoryCreeps",
     "OperationChanged",
     "RequestFinished",
     "ResidencyJudged",
@@ -74,6 +78,24 @@ class ResidencyJudged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCreeps:
+    """A serving engine's device memory grows slowly; it will spill if it goes on.
+
+    Attributes:
+        grown_bytes: By how much within the window.
+        window_s: Length of the window, seconds.
+        full_in_s: When the card is full at this rate, None where its size is unknown.
+    """
+
+    engine_id: str
+    profile: str
+    arm: str
+    grown_bytes: int
+    window_s: float
+    full_in_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementTaken:
     """One repetition of a cell was stored."""
 
@@ -116,16 +138,68 @@ class RequestFinished:
     accepted: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceStateChanged:
+    """A device answers otherwise than before.
+
+    Attributes:
+        device: PCI address, or "host".
+        old: unseen, answering, silent (its memory answers, no sensor does), gone or stale
+            (the driver does not return).
+        new: The same.
+        reason: What could not be read, or "".
+    """
+
+    device: str
+    old: str
+    new: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCapChanged:
+    """A device's power limit is another than at the last look.
+
+    Attributes:
+        device: PCI address.
+        old_w: Before, watts.
+        new_w: Now.
+        wanted_w: What the hardware profile declares, or None.
+    """
+
+    device: str
+    old_w: float
+    new_w: float
+    wanted_w: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceThrottled:
+    """A device began or ceased to be throttled by something else than its power cap.
+
+    Attributes:
+        device: PCI address.
+        reasons: current, thermal, firmware, unspecified; empty when it ceased.
+    """
+
+    device: str
+    reasons: tuple[str, ...]
+
+
 Event = (
     DaemonStarted
     | DaemonStopping
     | EngineTransition
     | EngineLoadProgress
     | ResidencyJudged
+    | MemoryCreeps
     | MeasurementTaken
     | DecisionMade
     | OperationChanged
     | RequestFinished
+    | DeviceStateChanged
+    | DeviceCapChanged
+    | DeviceThrottled
 )
 
 

@@ -188,6 +188,7 @@ class LaunchPlan:
         fingerprint: Digest of all that a result depends on except the depth.
         load_stall_s: Seconds without any log line after which a load counts as stuck.
         accept_offload: Whether the profile accepts an evicted or spilled verdict.
+        memory_bytes: Device memory that it needs at most, as predicted; None if unknown.
     """
 
     key: EngineKey
@@ -197,6 +198,7 @@ class LaunchPlan:
     fingerprint: str
     load_stall_s: float = 120.0
     accept_offload: bool = False
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

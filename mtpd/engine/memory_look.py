@@ -17,11 +17,27 @@ if TYPE_CHECKING:
 
     from mtpd.types import ProcessMemory, Reading
 
-__all__ = ["Figure", "MemoryLook", "fell", "grown", "moved_out", "pinned_now", "taken"]
+__all__ = [
+    "Figure",
+    "MemoryLook",
+    "fell",
+    "grown",
+    "grown_vram",
+    "holders",
+    "moved_out",
+    "pinned_now",
+    "taken",
+    "unreturned",
+]
 
 _BLIND_BYTES = 64 * MIB
 """A process that is counted with less than this, while the card lost gigabytes, is one that
 the source cannot see into."""
+
+SLACK_BYTES = 64 * MIB
+"""So much more than before a start may stay in use after it: the driver's own."""
+
+_MOST_HOLDERS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +115,12 @@ def grown(before: MemoryLook, now: MemoryLook) -> Figure | None:
     return Figure(card, line, of_engine=False)
 
 
+def grown_vram(before: MemoryLook, now: MemoryLook) -> int | None:
+    """By how much the engine's device memory has grown; of the whole card if need be."""
+    figure = fell(before, now)
+    return None if figure is None else -figure.count
+
+
 def fell(before: MemoryLook, now: MemoryLook) -> Figure | None:
     """By how much the engine's device memory has shrunk; of the whole card if need be."""
     was = _of_engine(before, lambda one: one.vram_bytes)
@@ -116,6 +138,59 @@ def fell(before: MemoryLook, now: MemoryLook) -> Figure | None:
 def moved_out(look: MemoryLook) -> int | None:
     """Bytes of the engine that the kernel moved out of device memory, where it counts them."""
     return _of_engine(look, lambda one: one.evicted_bytes)
+
+
+def unreturned(before: MemoryLook, now: MemoryLook) -> int | None:
+    """Bytes that an ended engine has not given back, 0 if all is back, None if unknown.
+
+    What other processes took in the meantime is theirs. An engine that the driver still
+    lists holds what it is listed with, and at least a byte.
+
+    Args:
+        before: The card before the start of the engine.
+        now: The card, with the pids of the ended engine in ``engine``.
+    """
+    card = _difference(before.vram_used_bytes, now.vram_used_bytes)
+    if card is None:
+        return None
+    left = card - _taken_by_others(before, now)
+    listed = not isinstance(now.processes, Absent) and any(
+        one.pid in now.engine for one in now.processes
+    )
+    if left > SLACK_BYTES:
+        return left
+    return max(left, 1) if listed else 0
+
+
+def _taken_by_others(before: MemoryLook, now: MemoryLook) -> int:
+    """Growth of processes that are not the engine's; 0 where they cannot be seen."""
+    if isinstance(before.processes, Absent) or isinstance(now.processes, Absent):
+        return 0
+    had = {one.pid: one.vram_bytes for one in before.processes}
+    grown_by = 0
+    for one in now.processes:
+        was = had.get(one.pid, Value(0, "not there"))
+        if one.pid not in now.engine and isinstance(was, Value):
+            has = one.vram_bytes
+            grown_by += max(0, has.value - was.value) if isinstance(has, Value) else 0
+    return grown_by
+
+
+def holders(look: MemoryLook) -> str:
+    """Who holds device memory, the largest first, as one phrase."""
+    if isinstance(look.processes, Absent):
+        return f"who holds it cannot be seen: {look.processes.reason}"
+    held = [
+        (one.vram_bytes.value, f"{one.pid} {one.name or '?'} {_mib(one.vram_bytes.value)}")
+        for one in look.processes
+        if isinstance(one.vram_bytes, Value) and one.vram_bytes.value >= MIB
+    ]
+    said = [text for _, text in sorted(held, reverse=True)[:_MOST_HOLDERS]]
+    if isinstance(look.vram_used_bytes, Value):
+        rest = look.vram_used_bytes.value - sum(count for count, _ in held)
+        if rest > SLACK_BYTES or not said:
+            said.append(f"{_mib(rest)} that no visible process owns")
+    return "; ".join(said) or "no visible process holds any"
 
 
 def _of_engine(look: MemoryLook, pick: Callable[[ProcessMemory], Reading[int]]) -> int | None:

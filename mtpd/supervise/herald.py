@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from mtpd.events import EngineLoadProgress, EngineTransition, ResidencyJudged
+from mtpd.events import EngineLoadProgress, EngineTransition, MemoryCreeps, ResidencyJudged
 from mtpd.supervise.present import plan_of, residency_view
-from mtpd.supervise.states import Backoff, Failed, Ready, Wedged, label
+from mtpd.supervise.states import Backoff, Blocked, Failed, Ready, Wedged, label
+from mtpd.units import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mtpd.clock import Clock
     from mtpd.events import Event
+    from mtpd.supervise.creep import Creep
+    from mtpd.supervise.life import Life
     from mtpd.supervise.states import Engine
     from mtpd.types import EngineKey
     from mtpd.units import EngineId
@@ -38,7 +41,7 @@ class Herald:
         """Tell of a change of the state's name."""
         old, new = label(before.state), label(after.state)
         plan = plan_of(after.state) or plan_of(before.state)
-        bad = isinstance(after.state, Backoff | Failed | Wedged)
+        bad = isinstance(after.state, Backoff | Blocked | Failed | Wedged)
         say = log.warning if bad else log.info
         say(
             "engine.transition",
@@ -67,6 +70,27 @@ class Herald:
                 profile=self._key.profile,
                 arm=str(state.plan.arm),
                 residency=residency_view(state.verdict),
+            )
+        )
+
+    def creeps(self, life: Life, creep: Creep) -> None:
+        """Tell of memory that grows slowly while the engine serves."""
+        log.warning(
+            "engine.memory_creeps",
+            engine=life.engine_id,
+            arm=str(life.plan.arm),
+            grown_mib=creep.grown_bytes // MIB,
+            window_s=round(creep.window_s),
+            full_in_s=None if creep.full_in_s is None else round(creep.full_in_s),
+        )
+        self._on_event(
+            MemoryCreeps(
+                engine_id=life.engine_id,
+                profile=self._key.profile,
+                arm=str(life.plan.arm),
+                grown_bytes=creep.grown_bytes,
+                window_s=creep.window_s,
+                full_in_s=creep.full_in_s,
             )
         )
 

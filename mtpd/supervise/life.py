@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections import deque
+from statistics import median
 from typing import TYPE_CHECKING
 
 import anyio
 
 from mtpd.engine import failures, logs
 from mtpd.engine.evidence import EvidenceCollector
-from mtpd.engine.facts import Listening
+from mtpd.engine.facts import DeviceLost, EvalTime, Listening, Phase, UsingDevice
+from mtpd.engine.failures_seen import asked
+from mtpd.engine.residency import Witnesses, conclude
+from mtpd.gpu.identity import same_card
 from mtpd.supervise.output import Output
 from mtpd.supervise.spawn import not_started
 from mtpd.supervise.states import Cause
+from mtpd.types import FailureClass
 from mtpd.units import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mtpd.engine.facts import Fact
+    from mtpd.engine.memory_look import MemoryLook
     from mtpd.supervise.logfile import LogFile
     from mtpd.supervise.ports import Child
     from mtpd.supervise.spawn import Exit
@@ -25,6 +32,11 @@ if TYPE_CHECKING:
     from mtpd.units import EngineId
 
 __all__ = ["Life"]
+
+RATES = 5
+"""Replies whose median speed is taken: enough to pass over one slow one."""
+RATE_TOKENS = 32
+"""Shorter replies measure the first step after a prompt more than the engine."""
 
 
 class Life:
@@ -34,8 +46,15 @@ class Life:
         child: None until the process exists.
         served: Whether it was ready once.
         listening: Set when it says that it takes requests.
+        refused: Set when it can already be said that it must not serve.
+        refusal: Why, from then on.
+        lost: Set when it says that its card is lost.
+        lost_line: In these words.
         ended: Set when the process has ended.
         end: How, from then on.
+        before: The card before the start, None where it was not looked at.
+        ready: The card when the residency was judged.
+        witnesses: What the verdict rests on.
     """
 
     def __init__(
@@ -56,15 +75,59 @@ class Life:
         self.child: Child | None = None
         self.served = False
         self.end: Exit | None = None
-        self.listening = anyio.Event()
-        self.ended = anyio.Event()
+        self.listening, self.ended = anyio.Event(), anyio.Event()
+        self.refused, self.refusal = anyio.Event(), Cause(failure=FailureClass.CONFIG, reason="")
+        self.lost, self.lost_line = anyio.Event(), ""
+        self.before: MemoryLook | None = None
+        self.ready: MemoryLook | None = None
+        self.witnesses: Witnesses | None = None
+        self._rates: deque[float] = deque(maxlen=RATES)
 
-    def judge(self) -> Verdict:
-        """Judge the residency by all that was printed so far; later facts are only passed on."""
+    def judge(self, now: MemoryLook | None = None, *, speculates: bool | None = None) -> Verdict:
+        """Judge the residency by all that was printed and measured so far.
+
+        Args:
+            now: The card with the model loaded.
+            speculates: Whether its slots draft, None where they do not say.
+        """
         if self.child is not None:
             self.child.catch_up()
-        self.served = True
-        return self._evidence.verdict()
+        self.served, self.ready = True, now
+        self.witnesses = Witnesses(
+            log=self._evidence.verdict(),
+            printed=self._evidence.printed,
+            fused_off=self._evidence.fused_off,
+            before=self.before,
+            now=now,
+            depth=self.plan.arm.depth,
+            speculates=speculates,
+        )
+        return conclude(self.witnesses)
+
+    @property
+    def without_gpu(self) -> Cause | None:
+        """Why it runs without the card that it was to use, where its runtime says so.
+
+        Not an arm that does not fit: the next start may find the card again.
+        """
+        said = self._evidence.not_initialised
+        if said is None or self.plan.key.device == HOST or self._evidence.printed.device_bytes:
+            return None
+        return Cause(
+            failure=FailureClass.GPU_INIT,
+            reason=f"the engine found no GPU and went on with the processor: {said.line}",
+            hint="check the driver and who may open /dev/kfd and /dev/dri",
+        )
+
+    @property
+    def decode_tps(self) -> float | None:
+        """Median tokens per second of its latest replies; None before the first long one."""
+        return median(self._rates) if self._rates else None
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 before it has one."""
+        return 0 if self.child is None else self.child.pid
 
     def cause(self, end: Exit) -> Cause:
         """Say what this end means if nobody asked for it."""
@@ -72,7 +135,11 @@ class Life:
         if (cause := not_started(end, lines)) and not self.served:
             return cause
         failure = failures.classify(
-            exit_code=end.exit_code, signal=end.signal, ready_before=self.served, lines=lines
+            exit_code=end.exit_code,
+            signal=end.signal,
+            ready_before=self.served,
+            lines=lines,
+            asked=asked(self.plan.command.argv),
         )
         return Cause(
             failure=failure.failure,
@@ -99,7 +166,31 @@ class Life:
 
     def _keep(self, line: str, fact: Fact) -> None:
         self._evidence.add(line, fact)
-        if isinstance(fact, Listening):
-            self.listening.set()
+        match fact:
+            case Listening():
+                self.listening.set()
+            case UsingDevice(bus_id=str() as bus_id) if not self.served:
+                self._check_card(bus_id)
+            case DeviceLost():
+                self.lost_line = line
+                self.lost.set()
+            case EvalTime(phase=Phase.DECODE, tokens=tokens, ms=ms) if tokens >= RATE_TOKENS:
+                if ms > 0:
+                    self._rates.append(tokens / ms * 1000)
+            case _:
+                pass
         if self._on_fact is not None:
             self._on_fact(self.engine_id, fact)
+
+    def _check_card(self, bus_id: str) -> None:
+        """Refuse an engine that takes another card than the one it was planned for."""
+        device = self.plan.key.device
+        if device == HOST or same_card(bus_id, device) is not False:
+            return
+        self.refusal = Cause(
+            failure=FailureClass.CONFIG,
+            reason=f"wrong device: the engine uses {bus_id}, it was to use {device}",
+            hint="set ROCR_VISIBLE_DEVICES, GGML_VK_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES "
+            "under [engine.extra_env], or device in the model's profile",
+        )
+        self.refused.set()

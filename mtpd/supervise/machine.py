@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, assert_never
 from mtpd.supervise import moves
 from mtpd.supervise.backoff import HEALTHY_S
 from mtpd.supervise.messages import (
+    Broken,
     Condemn,
     Exited,
     Healthy,
+    Judged,
     Probed,
     Progress,
     Released,
@@ -33,6 +35,8 @@ from mtpd.supervise.messages import (
 from mtpd.supervise.retry import resolve
 from mtpd.supervise.states import (
     Backoff,
+    Blocked,
+    Cause,
     Engine,
     Failed,
     Halt,
@@ -48,11 +52,12 @@ from mtpd.supervise.states import (
     Wedged,
     label,
 )
+from mtpd.types import FailureClass
 
 if TYPE_CHECKING:
     from mtpd.supervise.messages import Event
     from mtpd.supervise.moves import Result
-    from mtpd.supervise.states import Then
+    from mtpd.supervise.states import Rest, Then
     from mtpd.types import LaunchPlan
 
 __all__ = ["InvalidTransitionError", "same", "step"]
@@ -89,7 +94,7 @@ def step(engine: Engine, event: Event) -> Result:
 def _dispatch(engine: Engine, event: Event) -> Result:
     state = engine.state
     match state:
-        case Stopped() | Failed():
+        case Stopped() | Failed() | Blocked():
             result = _at_rest(engine, event)
         case Spawning():
             result = _spawning(engine, state, event)
@@ -121,6 +126,10 @@ def _at_rest(engine: Engine, event: Event) -> Result:
             return moves.launch(moves.fresh(engine), plan, "was asked to start")
         case Stop(reason):
             return moves.enter(engine, Stopped(), reason)
+        case Released(held=held) if isinstance(engine.state, Blocked):
+            if held is None:
+                return moves.enter(engine, Stopped(), "the card is free again")
+            return moves.blocked(engine, engine.state.plan, held)
         case _:
             return _late(engine, event)
 
@@ -183,6 +192,10 @@ def _ready(engine: Engine, state: Ready, event: Event) -> Result:
             if now - state.since >= HEALTHY_S:
                 engine = moves.fresh(engine)
             return moves.hang(engine, state, reason)
+        case Judged(verdict=verdict):
+            return replace(engine, state=replace(state, verdict=verdict)), ()
+        case Broken(now=now) if now - state.since >= HEALTHY_S:
+            return _alive(moves.fresh(engine), state, event)
         case Unhealthy():  # the probe ended with Probed
             raise InvalidTransitionError(engine, event)
         case _:
@@ -197,7 +210,7 @@ def _alive(engine: Engine, state: Loading | Probing | Ready, event: Event) -> Re
             return moves.end(moves.fresh(engine), state, Launch(plan), _replaces(plan, state.plan))
         case Stop(reason):
             return moves.end(engine, state, Halt(reason), reason)
-        case Unhealthy(cause=cause):
+        case Unhealthy(cause=cause) | Broken(cause=cause):
             return moves.kill(engine, state, Retry(state.plan, cause), cause.reason)
         case Exited():
             return moves.died(engine, state, event)
@@ -235,6 +248,8 @@ def _releasing(engine: Engine, state: Releasing, event: Event) -> Result:
             return replace(moves.fresh(engine), state=replace(state, then=Launch(plan))), ()
         case Stop(reason):
             return replace(engine, state=replace(state, then=Stopped()), reason=reason), ()
+        case Released(held=Cause() as held) if _blocks(held, state.then):
+            return moves.blocked(engine, state.plan, held)
         case Released(now=now) | TimedOut(now=now):
             return moves.settle(engine, state.then, engine.reason, now)
         case _:
@@ -255,6 +270,23 @@ def _backoff(engine: Engine, state: Backoff, event: Event) -> Result:
             return _late(engine, event)
 
 
+def _blocks(held: Cause, then: Rest) -> bool:
+    """Whether a card that is not free keeps an engine from what was to follow its end.
+
+    A start asks for the card itself and may be small enough for what is free; a failure
+    has a cause of its own.
+    """
+    match then:
+        case Stopped() | Blocked():
+            return True
+        case Backoff():
+            return held.failure is FailureClass.GPU_FAILED
+        case Launch() | Failed():
+            return False
+        case _:
+            assert_never(then)
+
+
 def _wedged(engine: Engine, state: Wedged, event: Event) -> Result:
     match event:
         case Start() | Stop():
@@ -270,6 +302,8 @@ def _late(engine: Engine, event: Event) -> Result:
     """Ignore news that was under way when the state changed; raise for the rest."""
     match event:
         case Progress() | Healthy() | Probed() | Unhealthy() | Condemn() | Released():
+            return engine, ()
+        case Broken() | Judged():
             return engine, ()
         case _:
             raise InvalidTransitionError(engine, event)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArmTimer",
+    "Broken",
     "Condemn",
     "DisarmTimer",
     "Effect",
@@ -21,6 +22,7 @@ __all__ = [
     "Event",
     "Exited",
     "Healthy",
+    "Judged",
     "Probed",
     "Progress",
     "Released",
@@ -119,6 +121,26 @@ class Unhealthy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """A live process is of no use any more, although its health check may say ok.
+
+    Its card is lost, or it is another card than the configured one.
+    """
+
+    start: int
+    now: float
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The residency of the serving engine was judged again, and has become worse."""
+
+    start: int
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Exited:
     """The process ended.
 
@@ -135,10 +157,15 @@ class Exited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """The device memory of the ended process is back, or the wait for it was given up."""
+    """The wait for the device memory of the ended process is over.
+
+    Attributes:
+        held: Why the card is not free, or None if it is, or if nobody can tell.
+    """
 
     start: int
     now: float
+    held: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +186,8 @@ Event = (
     | Healthy
     | Probed
     | Unhealthy
+    | Broken
+    | Judged
     | Exited
     | Released
     | TimedOut
@@ -213,9 +242,14 @@ class DisarmTimer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitRelease:
-    """Wait until the device memory of the ended process is back; ends in Released."""
+    """Wait until the device memory of the ended process is back; ends in Released.
+
+    Attributes:
+        reset: Whether the card may be in a reset: then wait for its answers first.
+    """
 
     start: int
+    reset: bool = False
 
 
 Effect = Spawn | StartProbe | EndProbe | Signal | ArmTimer | DisarmTimer | WaitRelease

@@ -17,9 +17,10 @@ from mtpd.supervise.messages import (
     Spawn,
     WaitRelease,
 )
-from mtpd.supervise.retry import after_failure, resolve
+from mtpd.supervise.retry import RESETS, after_failure, resolve
 from mtpd.supervise.states import (
     Backoff,
+    Blocked,
     Cause,
     Engine,
     Failed,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PROBE_S",
     "Result",
+    "blocked",
     "died",
     "end",
     "enter",
@@ -71,8 +73,8 @@ LOAD_S = 1800.0
 """No load takes longer, however much it prints."""
 PROBE_S = 70.0
 """Longer than the canary's own deadline of 60 s, which tells more."""
-RELEASE_S = 30.0
-"""Device memory that is not back by then is not waited for."""
+RELEASE_S = 120.0
+"""Bound of a wait for device memory; whoever waits gives up earlier and says why."""
 
 
 def launch(engine: Engine, plan: LaunchPlan, reason: str) -> Result:
@@ -161,8 +163,16 @@ def release(
     engine: Engine, plan: LaunchPlan, rest: Rest, reason: str, effects: tuple[Effect, ...] = ()
 ) -> Result:
     """Wait for the device memory, then go to ``rest``."""
-    effects = (*effects, WaitRelease(start=engine.start))
+    reset = isinstance(rest, Backoff | Failed) and rest.cause.failure in RESETS
+    effects = (*effects, WaitRelease(start=engine.start, reset=reset))
     return enter(engine, Releasing(plan=plan, then=rest), reason, effects, timer_s=RELEASE_S)
+
+
+def blocked(engine: Engine, plan: LaunchPlan, cause: Cause) -> Result:
+    """Stay until the card is free; it is looked at again and again, and nothing starts."""
+    reset = cause.failure is FailureClass.GPU_FAILED
+    wait = WaitRelease(start=engine.start, reset=reset)
+    return enter(engine, Blocked(plan=plan, cause=cause), cause.reason, (wait,))
 
 
 def settle_failure(engine: Engine, plan: LaunchPlan, cause: Cause, event: SpawnFailed) -> Result:
@@ -178,6 +188,8 @@ def settle(engine: Engine, rest: Rest, reason: str, now: float) -> Result:
             return launch(engine, plan, reason)
         case Backoff(until=until):
             return enter(engine, rest, reason, timer_s=max(0.0, until - now))
+        case Blocked(plan=plan, cause=cause):
+            return blocked(engine, plan, cause)
         case Stopped() | Failed():
             return enter(engine, rest, reason)
         case _:

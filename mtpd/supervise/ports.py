@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import anyio
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import anyio
-
+    from mtpd.engine.memory_look import MemoryLook
     from mtpd.supervise.output import Output
     from mtpd.supervise.spawn import Exit
-    from mtpd.types import Command, Endpoint, EngineKey, LaunchPlan, Verdict
+    from mtpd.supervise.states import Cause
+    from mtpd.types import Command, Endpoint, LaunchPlan, Verdict
     from mtpd.units import DeviceKey, EngineId
     from tuner.types import Arm
 
-__all__ = ["Child", "LedgerWriter", "Probe", "Release", "Spawner", "no_device"]
+__all__ = ["Card", "Child", "LedgerWriter", "NoCard", "Probe", "Spawner"]
 
 
 class LedgerWriter(Protocol):
@@ -92,22 +94,72 @@ class Probe(Protocol):
         pid: int,
         listening: anyio.Event,
         on_healthy: Callable[[], None],
-    ) -> None:
+    ) -> bool | None:
         """Return once the canary came back; raises EngineError when it will not.
 
+        What is returned is whether its slots draft, or None where they do not say.
         ``listening`` is set when the log says that requests are taken; a build that never
         says so is asked all the same. How long a load may take is the machine's business:
         this waits until cancelled.
         """
 
-
-class Release(Protocol):
-    """Waits until an ended engine's device memory is back."""
-
-    async def __call__(self, key: EngineKey) -> None:
-        """Return in bounded time, also if the memory never comes back."""
+    async def fails(self, plan: LaunchPlan) -> bool:
+        """Whether a completion is answered with an error; one that is late fails not."""
 
 
-async def no_device(key: EngineKey) -> None:
-    """Wait for nothing: host memory is back when the process is gone."""
-    del key
+class Card(Protocol):
+    """The device that an engine runs on: what is read of it, and whether it is free."""
+
+    async def admit(self, plan: LaunchPlan) -> MemoryLook | None:
+        """Look at the card before a start; None where there is no card to read.
+
+        Raises:
+            EngineError: It is not free for this plan, or does not answer.
+        """
+
+    async def look(self, engine_id: EngineId, pid: int) -> MemoryLook | None:
+        """Look at the card and at what this engine holds of it."""
+
+    async def following(self, engine_id: EngineId, pid: int) -> MemoryLook | None:
+        """The next look of those that are taken anyway, about one a second."""
+
+    async def released(
+        self, engine_id: EngineId, pid: int, before: MemoryLook | None, *, reset: bool
+    ) -> Cause | None:
+        """Wait until an ended engine's memory is back; None if it is, or if nobody can tell.
+
+        Returns in bounded time, with the reason where the card is not free by then.
+
+        Args:
+            engine_id: The start that ended.
+            pid: Its process, in case that it was never looked at.
+            before: The card before it.
+            reset: Wait first until a card answers that may be in a reset.
+        """
+
+
+class NoCard:
+    """Host memory: back when the process is gone, and nothing else to read."""
+
+    async def admit(self, plan: LaunchPlan) -> MemoryLook | None:
+        """Admit everything."""
+        del plan
+        return None
+
+    async def look(self, engine_id: EngineId, pid: int) -> MemoryLook | None:
+        """See nothing."""
+        del engine_id, pid
+        return None
+
+    async def following(self, engine_id: EngineId, pid: int) -> MemoryLook | None:
+        """Wait for ever: there is nothing to see."""
+        del engine_id, pid
+        await anyio.sleep_forever()
+        return None
+
+    async def released(
+        self, engine_id: EngineId, pid: int, before: MemoryLook | None, *, reset: bool
+    ) -> Cause | None:
+        """Wait for nothing."""
+        del engine_id, pid, before, reset
+        return None

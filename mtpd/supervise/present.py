@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from mtpd.supervise.states import (
     Backoff,
+    Blocked,
     Engine,
     Failed,
     Loading,
@@ -119,7 +120,7 @@ def _failure(engine: Engine, now: float) -> FailureView | None:
 
 def _cause(state: State) -> Cause | None:
     match state:
-        case Backoff(cause=cause) | Failed(cause=cause):
+        case Backoff(cause=cause) | Failed(cause=cause) | Blocked(cause=cause):
             return cause
         case Stopping(then=Retry(cause=cause)):
             return cause

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ __all__ = ["EngineProbe"]
 POLL_FIRST_S = 0.025
 POLL_LONGEST_S = 0.25
 CANARY_S = 60.0
+SLOTS_S = 2.0
+"""An engine that has just answered its canary has nothing else to do."""
 LAST_WORDS_S = 1.0
 """A dying engine resets its connections first; its exit says more than the reset does."""
 
@@ -68,8 +71,12 @@ class EngineProbe:
         pid: int,
         listening: anyio.Event,
         on_healthy: Callable[[], None],
-    ) -> None:
-        """Return once the canary came back; raises EngineError when it will not."""
+    ) -> bool | None:
+        """Return once the canary came back; raises EngineError when it will not.
+
+        Returns:
+            Whether its slots draft, or None where they do not say.
+        """
         async with EngineClient(plan.endpoint) as client:
             await _healthy(client, listening)
             _same_process(await client.peer_pid(), pid)
@@ -82,6 +89,18 @@ class EngineProbe:
                 failure = FailureClass.HANG if late else FailureClass.CRASH
                 msg = f"the canary failed: {error}"
                 raise EngineError(msg, failure=failure, hint=error.hint) from error
+            return await _speculates(client)
+
+    async def fails(self, plan: LaunchPlan) -> bool:
+        """Whether a completion is answered with an error; one that is late fails not."""
+        try:
+            async with EngineClient(plan.endpoint) as client:
+                await client.complete("/completion", CANARY, timeout_s=CANARY_S)
+        except UpstreamError as error:
+            return not isinstance(error.__cause__, TimeoutError)
+        except (aiohttp.ClientError, OSError):
+            return True
+        return False
 
     async def answers(self, plan: LaunchPlan) -> bool:
         """Whether a question that goes through the request queue is answered."""
@@ -94,6 +113,16 @@ class EngineProbe:
         except (aiohttp.ClientError, OSError, UpstreamError):
             return False
         return True
+
+
+async def _speculates(client: EngineClient) -> bool | None:
+    """What ``/slots`` says; a build without that endpoint, or that field, says nothing."""
+    slots: list[Json] = []
+    with anyio.move_on_after(SLOTS_S), suppress(UpstreamError):
+        slots = await client.slots()
+    said = [slot.get("speculative") for slot in slots if isinstance(slot, dict)]
+    known = [one for one in said if isinstance(one, bool)]
+    return any(known) if known else None
 
 
 async def _healthy(client: EngineClient, listening: anyio.Event) -> None:

@@ -5,7 +5,9 @@
 | config | never: the next start would fail the same way |
 | oom_vram | once, after the memory came back |
 | killed_by_operator | stopped until someone starts it again |
-| crash, hang, gpu_hang, device_lost, oom_host | backoff, until the breaker opens |
+| crash, hang, gpu_init, oom_host | backoff, until the breaker opens |
+| gpu_hang, device_lost | the same, once the card answers again; never at once |
+| vram_unrecovered, gpu_failed | blocked until the card is free and answers |
 | wedged | never entered here: nothing ends, so nothing follows |
 """
 
@@ -15,7 +17,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from mtpd.supervise.backoff import Memory, breaker, delay_s, remember
-from mtpd.supervise.states import Backoff, Failed, Halt, Launch, Rest, Retry, Stopped
+from mtpd.supervise.states import (
+    Backoff,
+    Blocked,
+    Failed,
+    Halt,
+    Launch,
+    Rest,
+    Retry,
+    Stopped,
+)
 from mtpd.types import FailureClass
 
 if TYPE_CHECKING:
@@ -23,9 +34,12 @@ if TYPE_CHECKING:
     from mtpd.supervise.states import Cause, Then
     from mtpd.types import LaunchPlan
 
-__all__ = ["after_failure", "resolve"]
+__all__ = ["RESETS", "after_failure", "resolve"]
 
 VRAM_RETRIES = 1
+
+RESETS = frozenset({FailureClass.GPU_HANG, FailureClass.DEVICE_LOST})
+"""Failures after which the driver resets the card, which takes its time."""
 
 
 def resolve(memory: Memory, then: Then, event: Exited | SpawnFailed) -> tuple[Memory, Rest, str]:
@@ -56,13 +70,16 @@ def after_failure(
             return memory, Failed(plan=plan, cause=cause), cause.reason
         case FailureClass.KILLED_BY_OPERATOR:
             return memory, Stopped(), cause.reason
+        case FailureClass.VRAM_UNRECOVERED | FailureClass.GPU_FAILED:
+            return memory, Blocked(plan=plan, cause=cause), cause.reason
         case FailureClass.OOM_VRAM if memory.vram_retries >= VRAM_RETRIES:
             return memory, Failed(plan=plan, cause=cause), f"{cause.reason}, again"
         case FailureClass.OOM_VRAM:
             memory = replace(memory, vram_retries=memory.vram_retries + 1)
         case _:
             pass
-    return _again(Memory() if served_long else memory, plan, cause, event, at_once=served_long)
+    at_once = served_long and cause.failure not in RESETS
+    return _again(Memory() if served_long else memory, plan, cause, event, at_once=at_once)
 
 
 def _again(

@@ -15,8 +15,8 @@ import anyio
 import structlog
 
 from mtpd.clock import rfc3339
-from mtpd.errors import MtpdError
 from mtpd.supervise import moves
+from mtpd.supervise.check import Check
 from mtpd.supervise.herald import Herald
 from mtpd.supervise.life import Life
 from mtpd.supervise.logfile import LogFile, log_path
@@ -27,6 +27,7 @@ from mtpd.supervise.messages import (
     DisarmTimer,
     EndProbe,
     Healthy,
+    Judged,
     Probed,
     Progress,
     Released,
@@ -39,11 +40,13 @@ from mtpd.supervise.messages import (
     Unhealthy,
     WaitRelease,
 )
-from mtpd.supervise.ports import no_device
+from mtpd.supervise.ports import NoCard
 from mtpd.supervise.present import engine_view, plan_of, verdict_of
-from mtpd.supervise.starter import Starter, cause_of
+from mtpd.supervise.starter import Starter
 from mtpd.supervise.states import (
     Backoff,
+    Blocked,
+    Cause,
     Engine,
     Failed,
     Loading,
@@ -54,6 +57,7 @@ from mtpd.supervise.states import (
     label,
 )
 from mtpd.supervise.waiters import Waiters
+from mtpd.supervise.watch import Watch, no_record
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -66,8 +70,9 @@ if TYPE_CHECKING:
     from mtpd.events import Event as Announcement
     from mtpd.faults import Faults
     from mtpd.supervise.messages import Effect, Event
-    from mtpd.supervise.ports import LedgerWriter, Probe, Release, Spawner
+    from mtpd.supervise.ports import Card, LedgerWriter, Probe, Spawner
     from mtpd.supervise.pulse import Pulse
+    from mtpd.supervise.states import State
     from mtpd.types import EngineKey, LaunchPlan, Verdict
     from mtpd.units import EngineId
     from mtpd.views import EngineView
@@ -76,13 +81,14 @@ __all__ = ["EngineActor"]
 
 log = structlog.get_logger()
 
-Settled = Stopped | Ready | Backoff | Failed | Wedged
+Settled = Stopped | Ready | Backoff | Failed | Blocked | Wedged
 AtRest = Stopped | Wedged
 
 PROGRESS_S = 0.2
 """Output moves the stall timer at most this often: a flood must not fill the inbox."""
-END_S = 2 * moves.TERM_S + moves.KILL_S + moves.RELEASE_S + 5.0
-"""How long the end of the daemon may wait for one engine in the worst case."""
+END_S = 2 * moves.TERM_S + moves.KILL_S + 5.0
+"""How long the end of the daemon may wait for one engine in the worst case; it does not
+wait for device memory, which nobody is going to use."""
 TAIL = 50
 NUMBERS = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
 
@@ -108,12 +114,14 @@ class EngineActor:
         rng: Callable[[], float],
         new_id: Callable[[], EngineId],
         on_fact: Callable[[EngineId, Fact], None] | None = None,
-        release: Release = no_device,
+        card: Card | None = None,
         pulse: Pulse | None = None,
+        record: Callable[[LaunchPlan], Awaitable[float | None]] = no_record,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self.key = key
-        self._ledger, self._probe, self._release = ledger, probe, release
+        self._ledger, self._card = ledger, card or NoCard()
+        self._check = Check(probe, self._card)
         self._clock, self._faults, self._new_id, self._sleep = clock, faults, new_id, sleep
         self._log_dir, self._on_fact = log_dir, on_fact
         self._herald = Herald(key=key, clock=clock, on_event=on_event)
@@ -122,10 +130,20 @@ class EngineActor:
             spawner=spawner,
             ledger=ledger,
             probe=probe,
+            card=self._card,
             clock=clock,
             faults=faults,
             rng=rng,
             post=self._post,
+        )
+        self._watch = Watch(
+            probe=probe,
+            pulse=pulse,
+            card=self._card,
+            record=record,
+            clock=clock,
+            post=self._post,
+            creeps=self._herald.creeps,
         )
         self._engine = Engine()
         self._life: Life | None = None
@@ -133,11 +151,9 @@ class EngineActor:
         self._posted = self._processed = 0
         self._wake: anyio.Event | None = None
         self._waiters = Waiters()
-        self._timer: anyio.CancelScope | None = None
-        self._probing: anyio.CancelScope | None = None
-        self._pulse, self._watching = pulse, anyio.CancelScope()
-        self._printed_at = float("-inf")
-        self._heard_at = float("-inf")
+        self._timer, self._probing = anyio.CancelScope(), anyio.CancelScope()
+        self._watching, self._releasing = anyio.CancelScope(), anyio.CancelScope()
+        self._printed_at = self._heard_at = float("-inf")
         self._since = rfc3339(clock.utc())
         self._closing = self._over = False
 
@@ -226,6 +242,7 @@ class EngineActor:
             await anyio.sleep_forever()
         finally:
             self._closing = True
+            self._releasing.cancel()
             self._post(Stop("mtpd ends"))
             with guard:
                 await anyio.sleep(END_S)
@@ -273,61 +290,56 @@ class EngineActor:
             case Spawn():
                 self._life = life = self._new_life(effect)
                 tasks.start_soon(self._live, life)
-            case StartProbe():
+            case StartProbe(start=start):
                 self._probing = anyio.CancelScope()
-                tasks.start_soon(self._check, self._probing, effect)
+                tasks.start_soon(self._look_whether, self._probing, start)
             case EndProbe():
-                if self._probing is not None:
-                    self._probing.cancel()
+                self._probing.cancel()
             case Signal(name=name):
                 self._faults.hit(f"stop.before_{name.lower()}")
                 if self._life is not None:
                     self._life.kill(NUMBERS[name])
             case ArmTimer():
-                self._disarm()
+                self._timer.cancel()
                 self._timer = anyio.CancelScope()
                 tasks.start_soon(self._time, self._timer, effect)
             case DisarmTimer():
-                self._disarm()
-            case WaitRelease(start=start):
-                tasks.start_soon(self._await_release, start)
+                self._timer.cancel()
+            case WaitRelease():
+                self._releasing.cancel()
+                self._releasing = anyio.CancelScope()
+                tasks.start_soon(self._await_release, self._releasing, effect)
             case _:
                 assert_never(effect)
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
     async def _time(self, scope: anyio.CancelScope, effect: ArmTimer) -> None:
         with scope:
             await self._sleep(effect.seconds)
             self._post(TimedOut(timer=effect.timer, now=self._clock.now()))
 
-    async def _await_release(self, start: int) -> None:
-        try:
-            await self._release(self.key)
-        except MtpdError as error:
-            log.warning("engine.release_unknown", engine=self.engine_id, error=str(error))
-        self._post(Released(start=start, now=self._clock.now()))
+    async def _await_release(self, scope: anyio.CancelScope, effect: WaitRelease) -> None:
+        """Nobody is going to use the memory any more once the daemon ends."""
+        held: Cause | None = None
+        life = self._life
+        with scope:
+            if life is not None and not self._closing:
+                held = await self._card.released(
+                    life.engine_id, life.pid, life.before, reset=effect.reset
+                )
+        if not scope.cancelled_caught or self._closing:
+            self._post(Released(start=effect.start, now=self._clock.now(), held=held))
 
-    async def _check(self, scope: anyio.CancelScope, effect: StartProbe) -> None:
+    async def _look_whether(self, scope: anyio.CancelScope, start: int) -> None:
+        """Post what comes of a probe, unless it is ended first."""
         life = self._life
         if life is None:
             return
         with scope:
-            try:
-                await self._probe.check(
-                    effect.plan,
-                    pid=effect.pid,
-                    listening=life.listening,
-                    on_healthy=lambda: self._post(Healthy(start=effect.start)),
-                )
-            except MtpdError as error:
-                self._post(Unhealthy(start=effect.start, cause=cause_of(error)))
+            found = await self._check.outcome(life, lambda: self._post(Healthy(start=start)))
+            if isinstance(found, Cause):
+                self._post(Unhealthy(start=start, cause=found))
             else:
-                verdict = life.judge()
-                now = self._clock.now()
-                self._post(Probed(start=effect.start, now=now, verdict=verdict))
+                self._post(Probed(start=start, now=self._clock.now(), verdict=found))
 
     # One process --------------------------------------------------------------------
 
@@ -360,25 +372,27 @@ class EngineActor:
         state, life = self._engine.state, self._life
         if life and isinstance(event, Progress) and isinstance(state, Loading):
             self._herald.progress(state.lines, life.engine_id)
+        if life and isinstance(event, Judged) and state is not before.state:
+            self._judged(life, state, tasks)
+            self._waiters.wake_changed()
         if label(before.state) == label(state):
             return
         self._since = rfc3339(self._clock.utc())
         self._waiters.wake_changed()
         self._herald.moved(before, self._engine, self.engine_id)
         if life and isinstance(state, Ready):
-            self._herald.judged(state, life.engine_id)
-            entry = self._ledger.judged(life.engine_id, state.verdict)
-            tasks.start_soon(self._starter.note, life, entry)
+            self._judged(life, state, tasks)
             self._watching = anyio.CancelScope()
-            tasks.start_soon(self._watch, self._watching, life)
+            tasks.start_soon(self._look_after, self._watching, life, state.verdict)
         else:
             self._watching.cancel()
 
-    async def _watch(self, scope: anyio.CancelScope, life: Life) -> None:
-        """While it serves, see to it that it works; an engine that hangs is condemned."""
+    def _judged(self, life: Life, state: State, tasks: TaskGroup) -> None:
+        if isinstance(state, Ready):
+            self._herald.judged(state, life.engine_id)
+            entry = self._ledger.judged(life.engine_id, state.verdict)
+            tasks.start_soon(self._starter.note, life, entry)
+
+    async def _look_after(self, scope: anyio.CancelScope, life: Life, verdict: Verdict) -> None:
         with scope:
-            if self._pulse is not None:
-                reason = await self._pulse.until_lost(
-                    life.plan, clock=self._clock, printed_at=lambda: self._printed_at
-                )
-                self.condemn(reason)
+            await self._watch.over(life, verdict, printed_at=lambda: self._printed_at)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mtpd.faults import Faults
     from mtpd.supervise.life import Life
     from mtpd.supervise.messages import Event
-    from mtpd.supervise.ports import LedgerWriter, Probe, Spawner
+    from mtpd.supervise.ports import Card, LedgerWriter, Probe, Spawner
     from mtpd.supervise.spawn import Exit
     from mtpd.types import EngineKey
 
@@ -38,12 +38,14 @@ class Starter:
         spawner: Spawner,
         ledger: LedgerWriter,
         probe: Probe,
+        card: Card,
         clock: Clock,
         faults: Faults,
         rng: Callable[[], float],
         post: Callable[[Event], None],
     ) -> None:
         self._key, self._spawner, self._ledger, self._probe = key, spawner, ledger, probe
+        self._card = card
         self._clock, self._faults, self._rng, self._post = clock, faults, rng, post
 
     async def live(self, life: Life, *, wanted: Callable[[], bool]) -> None:
@@ -64,6 +66,7 @@ class Starter:
         try:
             self._faults.hit("spawn.before")
             self._probe.clear(life.plan.endpoint)
+            life.before = await self._card.admit(life.plan)
             await self._intend(life)
             intended = True
             self._faults.hit("spawn.after_intent")

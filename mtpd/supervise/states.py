@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Backoff",
+    "Blocked",
     "Cause",
     "Engine",
     "Failed",
@@ -173,7 +174,19 @@ class Failed:
     cause: Cause
 
 
-Rest = Stopped | Launch | Backoff | Failed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """The card is not free, or does not answer; ends by itself when it is, and does.
+
+    Attributes:
+        cause: Its class names the state: ``vram_unrecovered`` or ``gpu_failed``.
+    """
+
+    plan: LaunchPlan
+    cause: Cause
+
+
+Rest = Stopped | Launch | Backoff | Failed | Blocked
 """Where an ended process leads, once its retry rule has been applied."""
 
 
@@ -204,6 +217,7 @@ State = (
     | Releasing
     | Backoff
     | Failed
+    | Blocked
     | Wedged
 )
 
@@ -232,4 +246,6 @@ class Engine:
 
 def label(state: State) -> str:
     """Name for events, metrics and the API."""
+    if isinstance(state, Blocked):
+        return state.cause.failure.value
     return type(state).__name__.lower()

@@ -15,7 +15,6 @@ import anyio
 from mtpd.clock import SystemClock
 from mtpd.config.data import bundled_model
 from mtpd.faults import NoFaults
-from mtpd.supervise.ports import no_device
 from mtpd.supervise.runner import EngineActor
 from mtpd.supervise.spawn import ShimSpawner
 from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from mtpd.engine.facts import Fact
     from mtpd.events import Event
     from mtpd.faults import Faults
-    from mtpd.supervise.ports import Probe, Release, Spawner
+    from mtpd.supervise.ports import Card, Probe, Spawner
     from mtpd.supervise.pulse import Pulse
     from mtpd.types import Endpoint, Verdict
 
@@ -126,11 +125,15 @@ class FileProbe:
         pid: int,
         listening: anyio.Event,
         on_healthy: Callable[[], None],
-    ) -> None:
+    ) -> bool | None:
         assert isinstance(plan.endpoint, UnixEndpoint)
         while not await anyio.Path(plan.endpoint.path).exists():  # noqa: ASYNC110 - as a probe polls
             await anyio.sleep(0.01)
         on_healthy()
+        return None
+
+    async def fails(self, plan: LaunchPlan) -> bool:
+        return not await anyio.Path(plan.endpoint.path).exists()  # type: ignore[union-attr]
 
 
 class ManualTime(FakeClock):
@@ -162,7 +165,7 @@ class Stage:
         probe: Probe | None = None,
         spawner: Spawner | None = None,
         ledger: MemoryLedger | None = None,
-        release: Release = no_device,
+        card: Card | None = None,
         pulse: Pulse | None = None,
         on_event: Callable[[Event], None] | None = None,
         time: ManualTime | None = None,
@@ -186,7 +189,7 @@ class Stage:
             rng=lambda: 0.5,
             new_id=self.new_id,
             on_fact=lambda _, fact: self.facts.append(fact),
-            release=release,
+            card=card,
             pulse=pulse,
             sleep=time.sleep if time else sleep,
         )

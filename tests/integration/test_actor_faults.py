@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from mtpd.errors import MtpdError, StoreError
+from mtpd.errors import StoreError
 from mtpd.supervise.identity import pids_of
 from mtpd.supervise.spawn import Exit
 from tests.fakes.supervision import (
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mtpd.supervise.output import Output
-    from mtpd.types import Command, EngineKey
+    from mtpd.types import Command
     from mtpd.units import EngineId
 
 
@@ -164,17 +164,3 @@ async def test_a_ledger_that_fails_after_the_intent_does_not_end_the_engine(
         assert (await actor.settled()).state == "ready"
         actor.stop("asked")
         assert (await actor.settled()).state == "stopped"
-
-
-async def test_device_memory_that_cannot_be_read_does_not_hold_up_a_stop(tmp_path: Path) -> None:
-    async def release(key: EngineKey) -> None:
-        msg = f"{key.device} does not answer"
-        raise MtpdError(msg)
-
-    stage = Stage(release=release)
-    async with stage.running() as actor:
-        actor.start(tiny(tmp_path))
-        await actor.settled()
-        actor.stop("asked")
-        with anyio.fail_after(2):
-            assert (await actor.settled()).state == "stopped"

@@ -17,6 +17,7 @@ from mtpd.events import (
     Envelope,
     Event,
     MeasurementTaken,
+    MemoryCreeps,
     OperationChanged,
     RequestFinished,
     ResidencyJudged,
@@ -175,6 +176,18 @@ EVENTS: list[tuple[Event, str, dict[str, str]]] = [
     (
         ResidencyJudged(engine_id="e", profile="tiny", arm="tiny@2", residency=RESIDENCY),
         "residency.judged",
+        {"engine": "e", "profile": "tiny"},
+    ),
+    (
+        MemoryCreeps(
+            engine_id="e",
+            profile="tiny",
+            arm="tiny@2",
+            grown_bytes=1,
+            window_s=600.0,
+            full_in_s=None,
+        ),
+        "memory.creeps",
         {"engine": "e", "profile": "tiny"},
     ),
     (

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mtpd.supervise.machine import step
 from mtpd.supervise.messages import (
     ArmTimer,
+    Broken,
     Condemn,
     DisarmTimer,
     Effect,
@@ -21,6 +22,7 @@ from mtpd.supervise.messages import (
     Event,
     Exited,
     Healthy,
+    Judged,
     Probed,
     Progress,
     Released,
@@ -37,6 +39,7 @@ from mtpd.supervise.messages import (
 )
 from mtpd.supervise.states import (
     Backoff,
+    Blocked,
     Cause,
     Engine,
     Failed,
@@ -90,6 +93,7 @@ class World:
     alive: int | None = None
     told_alive: bool = False
     probe: int | None = None
+    ready: int | None = None
     release: int | None = None
     timer: int | None = None
     killed: bool = False
@@ -125,15 +129,20 @@ class World:
             case "probe":
                 self.advance_probe(number)
             case _:
-                self.small(action)
+                self.small(action, number)
 
-    def small(self, action: str) -> None:
+    def small(self, action: str, number: int) -> None:
+        if action == "break" and self.alive is not None:
+            self.post(Broken(start=self.alive, now=self.now, cause=cause(number)))
+        if action == "judge" and self.ready is not None:
+            self.post(Judged(start=self.ready, verdict=Verdict(reason="worse")))
         if action == "time out":
             self.time_out()
         if action == "print" and self.alive is not None:
             self.post(Progress(start=self.alive, now=self.now, lines=1))
         if action == "release" and self.release is not None:
-            self.post(Released(start=self.release, now=self.now))
+            held = HELD[number] if number < len(HELD) else None
+            self.post(Released(start=self.release, now=self.now, held=held))
             self.release = None
 
     def finish_spawn(self, number: int, *, ok: bool) -> None:
@@ -161,6 +170,7 @@ class World:
             return
         start, self.probe = self.probe, None
         if number % 3 == 1:
+            self.ready = start
             self.post(Probed(start=start, now=self.now, verdict=Verdict()))
         else:
             self.post(Unhealthy(start=start, cause=cause(number)))
@@ -233,8 +243,10 @@ class World:
             case Ready() | Wedged():
                 assert self.told_alive, "the process ended"
                 assert not self.engine.armed
-            case Stopped() | Failed():
+            case Stopped() | Failed() | Blocked():
                 assert not self.told_alive, "a process is left"
+                if isinstance(state, Blocked):
+                    assert self.release_will_end(), "nobody looks whether the card is free"
                 assert self.spawning is None
                 assert not self.engine.armed
             case _:
@@ -251,8 +263,17 @@ class World:
         ends = any(isinstance(event, Spawned | SpawnFailed) for event in self.inbox)
         return self.spawning is not None or ends
 
+    def release_will_end(self) -> bool:
+        return self.release is not None or any(isinstance(e, Released) for e in self.inbox)
+
     def probe_news(self) -> bool:
         return any(isinstance(event, Probed | Unhealthy) for event in self.inbox)
+
+
+HELD = [
+    Cause(failure=FailureClass.VRAM_UNRECOVERED, reason="held"),
+    Cause(failure=FailureClass.GPU_FAILED, reason="silent"),
+]
 
 
 def cause(number: int) -> Cause:
@@ -261,7 +282,18 @@ def cause(number: int) -> Cause:
 
 
 ACTIONS = ["start", "stop", "condemn", "wait", "spawn", "exit", "probe", "time out"]
-ACTIONS += ["print", "release", "release", "spawn", "spawn", "probe", "probe", "probe"]
+ACTIONS += [
+    "break",
+    "judge",
+    "print",
+    "release",
+    "release",
+    "spawn",
+    "spawn",
+    "probe",
+    "probe",
+    "probe",
+]
 ACTIONS += ["deliver"] * 5
 History = list[tuple[str, int]]
 HISTORY = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 19)), max_size=80)
@@ -322,7 +354,8 @@ def test_long_histories_end_the_same_way_and_pass_through_every_state() -> None:
             raise AssertionError(msg) from error
         world = play(drawn(seed), wedge=seed % 2 == 0)
         seen |= {line.split(":")[0] for line in world.engine.story}
-    assert seen == {state.__name__.lower() for state in get_args(State)}
+    named = {state.__name__.lower() for state in get_args(State) if state is not Blocked}
+    assert seen == named | {"vram_unrecovered", "gpu_failed"}
 
 
 @settings(max_examples=200)

@@ -99,8 +99,8 @@ class Play:
         start = self.engine.start
         return self.feed(Exited(start=start, now=self.now, jitter=0.5, cause=cause))
 
-    def released(self) -> Play:
-        return self.feed(Released(start=self.engine.start, now=self.now))
+    def released(self, held: Cause | None = None) -> Play:
+        return self.feed(Released(start=self.engine.start, now=self.now, held=held))
 
 
 def test_a_start_asks_for_a_process_then_probes_it_under_the_stall_timer() -> None:
@@ -152,7 +152,7 @@ def test_an_exit_code_after_a_stop_is_a_requested_stop_whatever_it_is() -> None:
 
 def test_device_memory_that_never_comes_back_is_not_waited_for_without_end() -> None:
     play = Play().ready().feed(Stop("asked")).exit()
-    assert play.asked()[-1] == ArmTimer(timer=4, seconds=30.0)
+    assert play.asked()[-1] == ArmTimer(timer=4, seconds=120.0)
     play.time_out()
     assert play.state() == Stopped()
     play.released()  # late, and no longer of interest

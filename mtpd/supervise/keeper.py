@@ -1,0 +1,252 @@
+"""Keeps the account of one card's memory: free before a start, given back after an end.
+
+Covers looking at the card and at an engine's share of it, refusing a start onto a card
+that is not free, and the wait for the memory of an ended engine. The waits are bounded;
+what is said at their end names who holds the memory. Reading the card is
+``mtpd.gpu``'s business, the verdict on an engine ``mtpd.engine.residency``'s.
+
+KFD frees the memory of a killed process in a work queue, after the process is gone, and
+within no bound (facts/gpu.md section 5.3); a card in a reset answers nothing for a while
+and forgets its power cap (section 6).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from mtpd.engine.memory_look import MemoryLook, holders, unreturned
+from mtpd.errors import EngineError
+from mtpd.supervise.identity import pids_of
+from mtpd.supervise.states import Cause
+from mtpd.types import FailureClass, Value
+from mtpd.units import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection
+
+    from mtpd.clock import Clock
+    from mtpd.gpu.base import GpuReading
+    from mtpd.types import Absent, LaunchPlan, ProcessMemory, Reading
+    from mtpd.units import EngineId
+
+__all__ = ["CardKeeper", "Sample", "Telemetry"]
+
+log = structlog.get_logger()
+
+POLL_S = 0.1
+POLLS = 3
+"""Looks in a row that must show the memory back."""
+WARN_S, GIVE_UP_S = 10.0, 30.0
+RESET_S = 60.0
+"""Vega 20 needs some seconds for a reset; one that takes longer has failed."""
+
+_UNRECOVERED_HINT = (
+    "end what holds it; a model that fits the free memory may be started meanwhile, and if "
+    "nothing holds it only a reset of the card or a reboot brings it back"
+)
+_FAILED_HINT = "see the kernel log; a card whose reset failed comes back with a reboot only"
+_WHOLE_WATT = 0.5
+
+
+class Sample(Protocol):
+    """One reading with its time."""
+
+    @property
+    def at_s(self) -> float:
+        """Monotonic seconds."""
+
+    @property
+    def reading(self) -> GpuReading:
+        """What was read."""
+
+
+class Telemetry(Protocol):
+    """Reads one card without ever blocking the loop; ``mtpd.gpu.sampler`` does."""
+
+    async def fresh(self) -> Sample:
+        """Read now."""
+
+    async def following(self) -> Sample:
+        """Wait for the next sample that is taken anyway."""
+
+    async def processes(
+        self, pids: Collection[int] | None = None
+    ) -> tuple[ProcessMemory, ...] | Absent:
+        """Who holds memory of the card."""
+
+
+class CardKeeper:
+    """The account of one card; every supervisor of the card shares it.
+
+    Args:
+        telemetry: Reads the card.
+        clock: Measures the waits.
+        sleep: Between two looks.
+        pids: The processes of an engine start, by its id.
+    """
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        *,
+        clock: Clock,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        pids: Callable[[EngineId], tuple[int, ...]] = pids_of,
+    ) -> None:
+        self._telemetry, self._clock, self._sleep = telemetry, clock, sleep
+        self._pids_of = pids
+        self._pids: dict[EngineId, frozenset[int]] = {}
+        self._owed: MemoryLook | None = None
+        self._owed_by: frozenset[int] = frozenset()
+        self._silent = False
+        self._sensors: tuple[str, ...] = ()
+        self._cap_w: float | None = None
+
+    async def admit(self, plan: LaunchPlan) -> MemoryLook:
+        """Look at the card before a start: what it shows is the baseline of that start.
+
+        Raises:
+            EngineError: The memory of an earlier engine is not back and the plan is not
+                known to fit beside it, or the card has not answered since it hung.
+        """
+        sample = await self._telemetry.fresh()
+        if self._silent and not self._answers(sample.reading):
+            raise _error(_failed())
+        self._silent = False
+        self._sensors = _readable(sample.reading)
+        if isinstance(sample.reading.power_cap_w, Value):
+            self._cap_w = sample.reading.power_cap_w.value
+        look = await self._at(sample, self._owed_by)
+        left = 0 if self._owed is None else unreturned(self._owed, look)
+        if not left:
+            self._owed = None
+        elif not _fits(plan, look):
+            raise _error(_unrecovered(left, look))
+        else:
+            log.warning("vram.not_recovered", left_mib=left // MIB, starts=str(plan.arm))
+        return look
+
+    async def look(self, engine_id: EngineId, pid: int) -> MemoryLook:
+        """Look at the card and at what this engine holds of it."""
+        found = await to_thread.run_sync(self._pids_of, engine_id)
+        self._pids[engine_id] = frozenset((*found, pid))
+        return await self._at(await self._telemetry.fresh(), self._pids[engine_id])
+
+    async def following(self, engine_id: EngineId, pid: int) -> MemoryLook:
+        """The next look of those that are taken anyway."""
+        sample = await self._telemetry.following()
+        return await self._at(sample, self._pids.get(engine_id, frozenset({pid})))
+
+    async def released(
+        self, engine_id: EngineId, pid: int, before: MemoryLook | None, *, reset: bool
+    ) -> Cause | None:
+        """Wait until an ended engine's memory is back; None if it is, or if nobody can tell.
+
+        Args:
+            engine_id: The start that ended.
+            pid: Its process, in case that it was never looked at.
+            before: The card before it; None where it had not come so far.
+            reset: Wait first until a card answers that may be in a reset.
+        """
+        if reset and not await self._answering():
+            return _failed()
+        pids = self._pids.pop(engine_id, frozenset({pid}))
+        owed = before
+        if owed is None:  # it came to nothing, because of what an earlier one owes
+            owed, pids = self._owed, self._owed_by
+        if owed is None:
+            return None
+        began, warned, row = self._clock.now(), False, 0
+        while True:
+            look = await self._at(await self._telemetry.fresh(), pids)
+            left = unreturned(owed, look)
+            if left is None:
+                return None  # a card whose counters fail is not held against the next engine
+            row = 0 if left else row + 1
+            waited_s = self._clock.now() - began
+            if row >= POLLS:
+                log.info("vram.released", engine=engine_id, after_s=round(waited_s, 3))
+                self._settle(owed)
+                return None
+            if left and waited_s >= GIVE_UP_S:
+                self._owed, self._owed_by = owed, pids
+                return _unrecovered(left, look)
+            if left and waited_s >= WARN_S and not warned:
+                warned = True
+                log.warning("vram.slow", engine=engine_id, held=holders(look))
+            await self._sleep(POLL_S)
+
+    def _settle(self, paid: MemoryLook) -> None:
+        """Forget a debt that is paid; an older one of a lower level stays."""
+        if self._owed is paid:
+            self._owed = None
+
+    async def _answering(self) -> bool:
+        """Wait for a card that may be in a reset; says so where it lost its power cap."""
+        began = self._clock.now()
+        while not self._answers(reading := (await self._telemetry.fresh()).reading):
+            if self._clock.now() - began >= RESET_S:
+                self._silent = True
+                return False
+            await self._sleep(POLL_S)
+        self._silent = False
+        self._verify_cap(reading.power_cap_w)
+        return True
+
+    def _verify_cap(self, cap: Reading[float]) -> None:
+        """Say so where the cap is not the one before; measuring has a gate for it."""
+        if not isinstance(cap, Value) or self._cap_w is None:
+            return
+        if abs(cap.value - self._cap_w) > _WHOLE_WATT:
+            log.warning("gpu.cap_lost", cap_w=cap.value, before_w=self._cap_w)
+
+    def _answers(self, reading: GpuReading) -> bool:
+        """Whether every sensor that could be read before the last start can be read now."""
+        return all(isinstance(getattr(reading, name), Value) for name in self._sensors)
+
+    async def _at(self, sample: Sample, pids: frozenset[int]) -> MemoryLook:
+        reading = sample.reading
+        return MemoryLook(
+            at_s=sample.at_s,
+            vram_total_bytes=reading.vram_total_bytes,
+            vram_used_bytes=reading.vram_used_bytes,
+            gtt_used_bytes=reading.gtt_used_bytes,
+            processes=await self._telemetry.processes(),
+            engine=pids,
+        )
+
+
+def _readable(reading: GpuReading) -> tuple[str, ...]:
+    """Sensors of the card itself: the memory counters are the kernel's, and always answer."""
+    sensors = ("edge_c", "power_w")
+    return tuple(name for name in sensors if isinstance(getattr(reading, name), Value))
+
+
+def _fits(plan: LaunchPlan, look: MemoryLook) -> bool:
+    """Whether a plan is known to fit into what is measured to be free."""
+    total, used = look.vram_total_bytes, look.vram_used_bytes
+    if plan.memory_bytes is None or not isinstance(total, Value) or not isinstance(used, Value):
+        return False
+    return plan.memory_bytes <= total.value - used.value
+
+
+def _unrecovered(left: int, look: MemoryLook) -> Cause:
+    amount = f"{left // MIB} MiB of device memory have" if left >= MIB else "its process has"
+    reason = f"{amount} not come back from an ended engine; held by: {holders(look)}"
+    return Cause(failure=FailureClass.VRAM_UNRECOVERED, reason=reason, hint=_UNRECOVERED_HINT)
+
+
+def _failed() -> Cause:
+    return Cause(
+        failure=FailureClass.GPU_FAILED,
+        reason=f"the card has not answered since it hung, for more than {RESET_S:.0f} s",
+        hint=_FAILED_HINT,
+    )
+
+
+def _error(cause: Cause) -> EngineError:
+    return EngineError(cause.reason, failure=cause.failure, hint=cause.hint)

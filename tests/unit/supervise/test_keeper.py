@@ -1,0 +1,231 @@
+"""The account of a card: memory comes back at once, late, or never; the card hangs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+from mtpd.errors import EngineError
+from mtpd.supervise.keeper import CardKeeper
+from mtpd.types import Absent, FailureClass
+from mtpd.units import MIB, EngineId
+from tests.fakes.supervision import plan_of
+from tests.fakes.telemetry import Panel, holding
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mtpd.engine.memory_look import MemoryLook
+    from mtpd.types import LaunchPlan
+
+ENGINE = EngineId("e1")
+PID = 4711
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> LaunchPlan:
+    return plan_of("llama-server", path=tmp_path / "e.sock")
+
+
+def keeper(panel: Panel) -> CardKeeper:
+    return CardKeeper(panel, clock=panel.clock, sleep=panel.sleep, pids=lambda _: (PID,))
+
+
+async def loaded(panel: Panel, kept: CardKeeper, plan: LaunchPlan) -> MemoryLook:
+    """An engine that took 14000 MiB; returns the card before it."""
+    before = await kept.admit(plan)
+    panel.vram_mib = 14_011
+    panel.clients = [holding(PID, 14_000)]
+    await kept.look(ENGINE, PID)
+    return before
+
+
+def gone(panel: Panel) -> None:
+    panel.vram_mib, panel.clients = 11, []
+
+
+async def test_the_look_before_a_start_is_its_baseline_and_the_one_after_knows_the_engine(
+    plan: LaunchPlan,
+) -> None:
+    panel = Panel()
+    kept = keeper(panel)
+    before = await loaded(panel, kept, plan)
+    now = await kept.look(ENGINE, PID)
+    assert (before.vram_used_bytes.value, now.vram_used_bytes.value) == (  # type: ignore[union-attr]
+        11 * MIB,
+        14_011 * MIB,
+    )
+    assert now.engine == {PID}
+    assert (await kept.following(ENGINE, PID)).engine == {PID}
+
+
+async def test_memory_that_is_back_at_once_is_seen_three_times_before_it_counts(
+    plan: LaunchPlan,
+) -> None:
+    panel = Panel()
+    kept = keeper(panel)
+    before = await loaded(panel, kept, plan)
+    gone(panel)
+    reads, began = panel.reads, panel.clock.now()
+    assert await kept.released(ENGINE, PID, before, reset=False) is None
+    assert panel.reads - reads == 3
+    assert panel.clock.now() - began == pytest.approx(0.2)
+
+
+async def test_memory_that_flickers_is_not_back(plan: LaunchPlan) -> None:
+    panel = Panel()
+    kept = keeper(panel)
+    before = await loaded(panel, kept, plan)
+    gone(panel)
+    panel.at(0.15, lambda: setattr(panel, "vram_mib", 500))
+    panel.at(1.0, lambda: setattr(panel, "vram_mib", 60))
+    began = panel.clock.now()
+    assert await kept.released(ENGINE, PID, before, reset=False) is None
+    assert panel.clock.now() - began == pytest.approx(1.2, abs=0.11)
+
+
+async def test_memory_that_is_three_seconds_late_is_waited_for_without_a_warning(
+    plan: LaunchPlan,
+) -> None:
+    panel = Panel()
+    kept = keeper(panel)
+    before = await loaded(panel, kept, plan)
+    panel.at(3.0, lambda: gone(panel))
+    began = panel.clock.now()
+    with capture_logs() as logs:
+        assert await kept.released(ENGINE, PID, before, reset=False) is None
+    assert panel.clock.now() - began == pytest.approx(3.2, abs=0.11)
+    assert [entry["event"] for entry in logs] == ["vram.released"]
+
+
+async def test_a_process_that_the_driver_still_lists_is_not_gone(plan: LaunchPlan) -> None:
+    panel = Panel()
+    kept = keeper(panel)
+    before = await loaded(panel, kept, plan)
+    panel.vram_mib, panel.clients = 11, [holding(PID, 0)]
+    panel.at(2.0, lambda: gone(panel))
+    began = panel.clock.now()
+    assert await kept.released(ENGINE, PID, before, reset=False) is None
+    assert panel.clock.now() - began > 2.0
+
+
+async def test_memory_that_never_comes_back_ends_the_wait_with_the_list_of_holders(
+    plan: LaunchPlan,
+) -> None:
+    panel = Panel()
+    kept = keeper(panel)
+    before = await loaded(panel, kept, plan)
+    panel.clients = [holding(PID, 9_000), holding(99, 300, name="Xorg")]
+    began = panel.clock.now()
+    with capture_logs() as logs:
+        cause = await kept.released(ENGINE, PID, before, reset=False)
+    assert panel.clock.now() - began == pytest.approx(30.0, abs=0.2)
+    assert cause is not None
+    assert cause.failure is FailureClass.VRAM_UNRECOVERED
+    assert "13700 MiB" in cause.reason
+    assert "4711 llama-server 9000 MiB; 99 Xorg 300 MiB; 4711 MiB that no visible" in cause.reason
+    assert [entry["event"] for entry in logs] == ["vram.slow"]
+
+
+async def test_no_load_goes_onto_a_card_that_is_not_free_but_one_that_fits_what_is(
+    plan: LaunchPlan,
+) -> None:
+    panel = Panel()
+    kept = keeper(panel)
+    before = await loaded(panel, kept, plan)
+    await kept.released(ENGINE, PID, before, reset=False)
+    for memory_bytes in (None, 2_358 * MIB):
+        with pytest.raises(EngineError, match="4711 llama-server") as caught:
+            await kept.admit(replace(plan, memory_bytes=memory_bytes))
+        assert caught.value.failure == FailureClass.VRAM_UNRECOVERED
+    small = await kept.admit(replace(plan, memory_bytes=2_357 * MIB))
+    # The small one gives its own back, the old debt stays.
+    assert await kept.released(EngineId("e2"), 5, small, reset=False) is None
+    with pytest.raises(EngineError):
+        await kept.admit(plan)
+    gone(panel)
+    await kept.admit(plan)
+    panel.vram_mib = 14_011
+    await kept.admit(plan)  # what others take later is no debt
+
+
+async def test_what_another_program_took_meanwhile_is_its_own(plan: LaunchPlan) -> None:
+    panel = Panel()
+    panel.clients = [holding(99, 100, name="firefox")]
+    kept = keeper(panel)
+    before = await kept.admit(plan)
+    panel.vram_mib, panel.clients = 911, [holding(99, 1_000, name="firefox")]
+    assert await kept.released(ENGINE, PID, before, reset=False) is None
+    panel.clients = None
+    cause = await kept.released(ENGINE, PID, before, reset=False)
+    assert cause is not None
+    assert "cannot be seen: fdinfo: permission denied" in cause.reason
+
+
+async def test_counters_that_fail_hold_nobody_up(plan: LaunchPlan) -> None:
+    panel = Panel()
+    kept = keeper(panel)
+    before = await loaded(panel, kept, plan)
+    panel.vram_mib = None
+    assert await kept.released(ENGINE, PID, before, reset=False) is None
+    assert isinstance((await kept.admit(plan)).vram_used_bytes, Absent)
+    assert await kept.released(ENGINE, PID, None, reset=False) is None
+
+
+async def test_a_card_in_a_reset_is_waited_for_and_a_lost_cap_is_said(plan: LaunchPlan) -> None:
+    panel = Panel()
+    kept = keeper(panel)
+    before = await loaded(panel, kept, plan)
+    panel.answers, panel.cap_w = False, 190.0
+    gone(panel)
+    panel.at(5.0, lambda: setattr(panel, "answers", True))
+    with capture_logs() as logs:
+        assert await kept.released(ENGINE, PID, before, reset=True) is None
+    (lost,) = [entry for entry in logs if entry["event"] == "gpu.cap_lost"]
+    assert (lost["cap_w"], lost["before_w"]) == (190.0, 150.0)
+
+
+async def test_a_card_that_stays_silent_has_failed_and_takes_no_start_until_it_answers(
+    plan: LaunchPlan,
+) -> None:
+    panel = Panel()
+    kept = keeper(panel)
+    before = await loaded(panel, kept, plan)
+    panel.answers = False
+    gone(panel)
+    began = panel.clock.now()
+    cause = await kept.released(ENGINE, PID, before, reset=True)
+    assert panel.clock.now() - began == pytest.approx(60.0, abs=0.2)
+    assert cause is not None
+    assert cause.failure is FailureClass.GPU_FAILED
+    with pytest.raises(EngineError, match="not answered") as caught:
+        await kept.admit(plan)
+    assert caught.value.failure == FailureClass.GPU_FAILED
+    panel.answers = True
+    await kept.admit(plan)
+
+
+async def test_a_card_that_never_had_a_sensor_is_not_taken_for_a_hung_one(
+    plan: LaunchPlan,
+) -> None:
+    panel = Panel()
+    panel.answers = False
+    kept = keeper(panel)
+    before = await kept.admit(plan)
+    assert await kept.released(ENGINE, PID, before, reset=True) is None
+
+
+async def test_a_process_that_died_before_anybody_looked_is_waited_for_by_its_pid(
+    plan: LaunchPlan,
+) -> None:
+    panel = Panel()
+    kept = keeper(panel)
+    before = await kept.admit(plan)
+    panel.clients = [holding(PID, 30)]
+    panel.at(2.0, lambda: gone(panel))
+    began = panel.clock.now()
+    assert await kept.released(ENGINE, PID, before, reset=False) is None
+    assert panel.clock.now() - began > 2.0
