@@ -296,6 +296,7 @@ class House:
             incumbent=self.choices.measured,
             adopt=self.choices.adopt,
             busy=card.busy,
+            memory=self.memory.forecast,
         )
 
     async def recover(self) -> None:

@@ -72,8 +72,16 @@ class Backend(Protocol):
         max_tokens: int | None,
         apply: bool,
         idempotency_key: str | None,
+        max_starts: int | None = None,
+        max_cells: int | None = None,
+        max_minutes: float | None = None,
+        max_joules: float | None = None,
     ) -> OperationView:
-        """Begin to measure a pool or model ("sweep" or "model-based"); None means the default."""
+        """Begin to measure a pool or model ("sweep" or "model-based"); None means the default.
+
+        The limits are for the whole operation; reaching one ends it with a choice among
+        what was measured.
+        """
 
     async def probe(self, *, model: str, depth: int, idempotency_key: str | None) -> OperationView:
         """Begin to measure the acceptance of each draft position up to ``depth``."""

@@ -81,6 +81,10 @@ async def tune(backend: Backend, body: TuneBody, key: str | None) -> OperationVi
         prompts=body.prompts,
         repetitions=body.repetitions,
         max_tokens=body.max_tokens,
+        max_starts=body.max_starts,
+        max_cells=body.max_cells,
+        max_minutes=body.max_minutes,
+        max_joules=body.max_joules,
         apply=body.apply,
         idempotency_key=key,
     )

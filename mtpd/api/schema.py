@@ -91,6 +91,10 @@ class TuneBody(Body):
     prompts: Annotated[int, Field(ge=1, le=100)] | None = None
     repetitions: Annotated[int, Field(ge=1, le=100)] | None = None
     max_tokens: Annotated[int, Field(ge=2, le=65536)] | None = None
+    max_starts: Annotated[int, Field(ge=1, le=1000)] | None = None
+    max_cells: Annotated[int, Field(ge=1, le=100000)] | None = None
+    max_minutes: Annotated[float, Field(gt=0, le=100000)] | None = None
+    max_joules: Annotated[float, Field(gt=0)] | None = None
     apply: bool = True
 
 

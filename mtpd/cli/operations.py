@@ -19,7 +19,7 @@ from mtpd.cli.waiting import wait
 from mtpd.views import ConfigValueView, DecisionView, DepthRowView, ModelView, OperationView
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -92,6 +92,27 @@ def unload(session: Session, model: str | None, *, detach: bool) -> None:
     _run(session, "/unload", {"model": model}, detach=detach)
 
 
+LIMITS = (
+    click.option("--max-starts", type=click.IntRange(1, 1000), help="Engine starts at most."),
+    click.option("--max-minutes", type=click.FloatRange(0, min_open=True), help="Wall time."),
+    click.option(
+        "--max-cells", type=click.IntRange(1), help="Arms times prompts that are measured."
+    ),
+    click.option(
+        "--max-joules",
+        type=click.FloatRange(0, min_open=True),
+        help="Energy; needs a card whose power can be read.",
+    ),
+)
+
+
+def limited(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the limits of a measurement."""
+    for option in reversed(LIMITS):
+        command = option(command)
+    return command
+
+
 @click.command()
 @click.argument("subject", required=False)
 @click.option(
@@ -102,27 +123,32 @@ def unload(session: Session, model: str | None, *, detach: bool) -> None:
     help="Measure what decides, or every depth.",
 )
 @DEPTHS
+@limited
 @click.option("--no-apply", is_flag=True, help="Measure and choose, but change nothing.")
 @DETACH
 @connected
 def tune(
     session: Session,
+    /,
     subject: str | None,
     *,
     method: str,
     depths: tuple[int, ...] | None,
     no_apply: bool,
     detach: bool,
+    **limits: float | None,
 ) -> None:
     """Measure SUBJECT (a pool or a model) and serve what the measurements choose.
 
     Without SUBJECT the pool named "default" is meant, else the only pool, else the
-    only model.
+    only model. The limits are for the whole of it; reaching one ends the measurement
+    with a choice among what was measured.
     """
     body: dict[str, Json] = {
         "subject": subject or _only_subject(session),
         "method": method,
         "depths": None if depths is None else list(depths),
+        **limits,
         "apply": not no_apply,
     }
     _run(session, "/tune", body, detach=detach)
@@ -131,14 +157,24 @@ def tune(
 @click.command()
 @click.argument("model")
 @DEPTHS
+@limited
 @DETACH
 @connected
-def sweep(session: Session, model: str, *, depths: tuple[int, ...] | None, detach: bool) -> None:
+def sweep(
+    session: Session,
+    /,
+    model: str,
+    *,
+    depths: tuple[int, ...] | None,
+    detach: bool,
+    **limits: float | None,
+) -> None:
     """Measure MODEL at every depth and print the table; changes nothing."""
     body: dict[str, Json] = {
         "subject": model,
         "method": "sweep",
         "depths": None if depths is None else list(depths),
+        **limits,
         "apply": False,
     }
     _run(session, "/tune", body, detach=detach)

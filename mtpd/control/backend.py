@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mtpd.control.explain import explanation
+from mtpd.control.limits import Limits
 from mtpd.control.plans import (
     TuneRequest,
     find_profile,
@@ -286,6 +287,10 @@ class Control:
         max_tokens: int | None,
         apply: bool,
         idempotency_key: str | None,
+        max_starts: int | None = None,
+        max_cells: int | None = None,
+        max_minutes: float | None = None,
+        max_joules: float | None = None,
     ) -> OperationView:
         """Begin to measure a pool or model; None means the default."""
         plan = tune_plan(
@@ -299,6 +304,12 @@ class Control:
                 repetitions=repetitions,
                 max_tokens=max_tokens,
                 apply=apply,
+                limits=Limits(
+                    max_starts=max_starts,
+                    max_cells=max_cells,
+                    max_seconds=None if max_minutes is None else 60 * max_minutes,
+                    max_joules=max_joules,
+                ),
             ),
         )
         kind = "sweep" if method == "sweep" and not apply else "tune"
@@ -321,6 +332,7 @@ class Control:
             "workloads": {w.name: w.prompts for w in plan.workloads},
             "repetitions": plan.repetitions,
             "max_tokens": plan.sampling.max_tokens,
+            "limits": encode(plan.limits),
             "apply": plan.apply,
         }
 

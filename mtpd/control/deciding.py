@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tuner.design import ModelBased, Sweep
 from tuner.plan import History
 from tuner.pools import Candidate, Objective, choose_model
-from tuner.probe import probe_decision
+from tuner.probing import Probe, probed
 from tuner.select import choose
 from tuner.summary import summarise
 from tuner.types import Act, Budget
@@ -30,6 +30,7 @@ __all__ = ["MODEL_BASED", "PROBE", "DepthInputs", "Member", "PoolInputs", "decid
 
 MODEL_BASED = "model-based"
 PROBE = "probe"
+SWEEP = "sweep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +82,21 @@ class DepthInputs:
                 deepest=self.deepest,
                 short_steps=self.short_steps,
             )
+        if self.method == PROBE:
+            return Probe(
+                arms=self.arms,
+                workloads=self.workloads,
+                repetitions=self.repetitions,
+                budget=self.budget,
+                deepest=self.deepest,
+                short_steps=self.short_steps,
+            )
         return Sweep(
             arms=self.arms,
             workloads=self.workloads,
             repetitions=self.repetitions,
             budget=self.budget,
+            deepest=self.deepest,
         )
 
 
@@ -171,7 +182,7 @@ def decide(inputs: DepthInputs | PoolInputs) -> Decision:
 def _of_depth(inputs: DepthInputs) -> Decision:
     told = inputs.history
     if inputs.method == PROBE:
-        return probe_decision(summarise(told.observations, told.starts), subject=inputs.subject)
+        return probed(told, subject=inputs.subject)
     return choose(
         told,
         inputs.incumbent,

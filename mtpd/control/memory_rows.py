@@ -20,13 +20,14 @@ from tuner.select import cost_of
 from tuner.types import Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from mtpd.config.model import HardwareProfile
     from mtpd.control.memory import ArmMemory, ArmVerdict, MemoryForecast
     from tuner.advisor import Advice
     from tuner.memory import Predicted
     from tuner.summary import ArmSummary
+    from tuner.types import Arm
 
 __all__ = ["depth_memory", "memory_view", "notes", "speed_of", "verdict_name", "verdict_reason"]
 
@@ -152,14 +153,14 @@ def speed_of(rows: Iterable[ArmSummary], hardware: HardwareProfile | None) -> Sp
     return None
 
 
-def notes(forecast: MemoryForecast) -> tuple[str, ...]:
-    """One sentence per depth that is certain not to fit, for a decision's evidence."""
-    out: list[str] = []
-    for one in forecast.out:
-        advice = forecast.advice(one.arm.depth)
-        if advice is not None:
-            out.append(f"{one.arm}: does not fit (predicted: {advice.reason})")
-    return tuple(out)
+def notes(forecast: MemoryForecast, arms: Collection[Arm]) -> tuple[str, ...]:
+    """One sentence per arm that is predicted not to fit, for a decision's evidence."""
+    said = ((arm, forecast.advice(arm.depth)) for arm in arms)
+    return tuple(
+        f"{arm}: does not fit (predicted: {advice.reason})"
+        for arm, advice in said
+        if advice is not None
+    )
 
 
 def _asked(forecast: MemoryForecast, wanted: int | None) -> list[int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from mtpd.calibrate import Sampling
+from mtpd.control.limits import Limits
 from mtpd.control.tuning import TuningPlan
 from mtpd.errors import InvalidError, NotFoundError
 from tuner.design import WorkloadPlan
@@ -41,6 +42,7 @@ class TuneRequest:
     repetitions: int | None
     max_tokens: int | None
     apply: bool
+    limits: Limits = field(default_factory=Limits)
 
 
 def find_profile(config: Config, name: str) -> Profile:
@@ -90,6 +92,7 @@ def tune_plan(config: Config, request: TuneRequest) -> TuningPlan:
         repetitions=request.repetitions or REPETITIONS,
         sampling=Sampling(max_tokens=request.max_tokens),
         apply=request.apply,
+        limits=request.limits,
     )
 
 

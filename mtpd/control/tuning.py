@@ -6,30 +6,37 @@ are run by ``mtpd.calibrate``; the conclusions are the tuner's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import structlog
 
 from mtpd.calibrate import NothingMeasuredError
-from mtpd.control.deciding import MODEL_BASED, DepthInputs, Member, PoolInputs, decide
+from mtpd.control.deciding import MODEL_BASED, SWEEP, DepthInputs, Member, PoolInputs, decide
+from mtpd.control.limits import Limits
+from mtpd.control.memory_rows import notes as memory_notes
+from mtpd.control.progress import StartCount
 from mtpd.control.recorded import encode_inputs
 from mtpd.control.rows import depth_rows
 from mtpd.errors import MtpdError
+from mtpd.supervise.present import residency_view
 from mtpd.views import encode
 from tuner.compare import PerplexityRun, Quality
 from tuner.design import SHORT_STEPS
+from tuner.plan import ATTEMPTS
 from tuner.pools import Objective
 from tuner.summary import summarise
-from tuner.types import Budget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from mtpd.calibrate import Calibrator, Repetition, Sampling, Sink, Started
     from mtpd.config.model import Config, Pool, Profile
+    from mtpd.control.memory import MemoryForecast
+    from mtpd.control.progress import OperationProgress
+    from mtpd.types import Verdict
     from mtpd.views import DecisionView, Json, MeasurementView
     from tuner.design import History, WorkloadPlan
     from tuner.summary import ArmSummary
@@ -38,6 +45,9 @@ if TYPE_CHECKING:
 __all__ = ["DeviceHold", "Recorder", "Tuning", "TuningPlan"]
 
 log = structlog.get_logger()
+
+SEARCH_STARTS = 6
+"""Engine starts of one model that a search may use; it needs two on average."""
 
 RESTORE_S = 300.0
 """How long bringing back what should serve may take when an operation is cancelled."""
@@ -54,6 +64,7 @@ class TuningPlan:
         depths: Per profile, shallow to deep.
         method: "sweep", "model-based" or "probe".
         apply: Whether the choice is served from now on.
+        limits: What all of it may spend.
     """
 
     subject: str
@@ -65,10 +76,11 @@ class TuningPlan:
     repetitions: int
     sampling: Sampling
     apply: bool
+    limits: Limits = field(default_factory=Limits)
 
     def total(self) -> int | None:
         """Repetitions to measure, or None where the design decides as it goes."""
-        if self.method == MODEL_BASED:
+        if self.method != SWEEP:
             return None
         cells = sum(w.prompts for w in self.workloads) * self.repetitions
         return cells * sum(len(depths) for depths in self.depths)
@@ -101,13 +113,6 @@ class Recorder(Protocol):
         """Journal a decision, log its sentence, and tell everybody."""
 
 
-class OperationProgress(Protocol):
-    """How far the whole operation is; ``mtpd.operations.Progress`` is the real one."""
-
-    def report(self, done: int, total: int | None, note: str) -> None:
-        """Say that ``done`` of ``total`` repetitions are measured."""
-
-
 class _Collecting:
     """A sink that remembers what went through it."""
 
@@ -121,14 +126,30 @@ class _Collecting:
         return view
 
 
-class _Shifted:
-    """Progress of one profile within an operation over several."""
+class _Witness:
+    """A hold that remembers on what evidence each start was judged."""
 
-    def __init__(self, inner: OperationProgress, before: int, total: int | None) -> None:
-        self._inner, self._before, self._total = inner, before, total
+    def __init__(self, inner: DeviceHold) -> None:
+        self._inner = inner
+        self._verdicts: dict[str, Verdict] = {}
 
-    def report(self, done: int, note: str) -> None:
-        self._inner.report(self._before + done, self._total, note)
+    async def start(self, arm: Arm) -> Started:
+        started = await self._inner.start(arm)
+        self._verdicts[started.start_id] = started.verdict
+        return started
+
+    def json(self, inputs: DepthInputs | PoolInputs) -> dict[str, Json]:
+        """The residency of every start that a decision rests on, with its evidence."""
+        if isinstance(inputs, DepthInputs):
+            told = [inputs.history]
+        else:
+            told = [member.history for member in inputs.members]
+        used = {start.start_id for history in told for start in history.starts}
+        return {
+            name: encode(residency_view(verdict))
+            for name, verdict in self._verdicts.items()
+            if name in used
+        }
 
 
 class Tuning:
@@ -145,6 +166,7 @@ class Tuning:
         incumbent: Callable[[str], Arm | None],
         adopt: Callable[[DecisionView], None],
         busy: Callable[[], str | None],
+        memory: Callable[[Profile], Awaitable[MemoryForecast]],
     ) -> None:
         self._config = config
         self._calibrator = calibrator
@@ -154,6 +176,7 @@ class Tuning:
         self._incumbent = incumbent
         self._adopt = adopt
         self._busy = busy
+        self._memory = memory
 
     async def run(
         self, plan: TuningPlan, operation_id: str, progress: OperationProgress
@@ -187,38 +210,50 @@ class Tuning:
         warnings: tuple[str, ...],
     ) -> tuple[dict[str, Json], Arm | None]:
         sink = _Collecting(self._recorder.sink(operation_id))
+        witness = _Witness(hold)
         rows: list[ArmSummary] = []
         decisions: list[DecisionView] = []
         members: list[Member] = []
         arm: Arm | None = None
+        limits, total = plan.limits, plan.total()
         for profile, depths in zip(plan.profiles, plan.depths, strict=True):
             before = len(sink.taken)
-            task = _task(plan, profile, depths, warnings)
+            forecast = await self._memory(profile)
+            task = _task(plan, profile, depths, forecast, limits)
+            counted = StartCount(
+                design=task.design,
+                shown=progress,
+                before=before,
+                total=total,
+                at_most=task.budget.max_restarts,
+            )
             try:
                 history = await self._calibrator.run(
-                    task.design,
-                    hold,
-                    sink,
-                    sampling=plan.sampling,
-                    progress=_Shifted(progress, before, plan.total()),
+                    counted, witness, sink, sampling=plan.sampling, progress=counted
                 )
             except NothingMeasuredError as error:
                 if plan.pool is None:
                     raise
                 history = error.history  # the pool's other members are still compared
+            limits = limits.after(history)
             rows += summarise(history.observations, history.starts)
-            inputs = replace(task, history=history, incumbent=self._incumbent(profile.name))
-            view, arm = await self._record(inputs, sink.taken[before:], operation_id)
+            inputs = replace(
+                task,
+                notes=(*task.notes, *warnings),
+                history=history,
+                incumbent=self._incumbent(profile.name),
+            )
+            view, arm = await self._record(inputs, sink.taken[before:], operation_id, witness)
             decisions.append(view)
             if arm is not None:
-                members.append(_member(profile, arm, history))
+                members.append(_member(profile, arm, history, forecast))
         if plan.pool is not None:
             pool = replace(
                 _pool_task(plan, plan.pool, warnings),
                 incumbent=self._incumbent(plan.pool.name),
                 members=tuple(members),
             )
-            view, arm = await self._record(pool, sink.taken, operation_id)
+            view, arm = await self._record(pool, sink.taken, operation_id, witness)
             decisions.append(view)
         result: dict[str, Json] = {
             "subject": plan.subject,
@@ -235,6 +270,7 @@ class Tuning:
         inputs: DepthInputs | PoolInputs,
         measurements: Sequence[MeasurementView],
         operation_id: str,
+        witness: _Witness,
     ) -> tuple[DecisionView, Arm | None]:
         """Decide, and write down with the inputs what is needed to decide so again."""
         decision = decide(inputs)
@@ -242,7 +278,7 @@ class Tuning:
             decision,
             measurements=measurements,
             operation_id=operation_id,
-            inputs=encode_inputs(inputs),
+            inputs=encode_inputs(inputs) | {"verdicts": witness.json(inputs)},
         )
         if inputs.applied and decision.arm is not None:
             self._adopt(view)
@@ -266,20 +302,35 @@ async def _serve(hold: DeviceHold, target: Arm | None) -> None:
 
 
 def _task(
-    plan: TuningPlan, profile: Profile, depths: Sequence[int], notes: tuple[str, ...]
+    plan: TuningPlan,
+    profile: Profile,
+    depths: Sequence[int],
+    forecast: MemoryForecast,
+    limits: Limits,
 ) -> DepthInputs:
-    """What is asked of one profile, before anything was told."""
-    arms = tuple(profile.arm(depth) for depth in depths)
+    """What is asked of one profile, before anything was told.
+
+    Depths that are certain not to fit are not asked for; where the prediction is certain of
+    all the others, too, the design says so itself, and needs no witness for them.
+    """
+    wanted = tuple(profile.arm(depth) for depth in depths)
+    deepest, out = forecast.deepest, {one.arm for one in forecast.out}
+    if profile.offload.value == "accept":
+        deepest, out = None, set()  # a depth that evicts may be wanted all the same
+    arms = wanted if deepest is not None else tuple(arm for arm in wanted if arm not in out)
+    starts = SEARCH_STARTS if plan.method == MODEL_BASED else ATTEMPTS * len(arms)
     return DepthInputs(
         subject=profile.name,
         method=plan.method,
         applied=plan.apply,
-        notes=notes,
-        arms=arms,
+        notes=memory_notes(forecast, [arm for arm in wanted if arm in out]),
+        memory_bytes={arm: size for arm, size in forecast.memory_bytes.items() if arm in wanted},
+        deepest=deepest,
+        arms=arms or wanted,
         workloads=plan.workloads,
         repetitions=plan.repetitions,
-        short_steps=SHORT_STEPS if plan.method == MODEL_BASED else 0,
-        budget=Budget(max_restarts=2 * len(arms)),
+        short_steps=0 if plan.method == SWEEP else SHORT_STEPS,
+        budget=limits.budget(max_starts=starts),
     )
 
 
@@ -295,13 +346,15 @@ def _pool_task(plan: TuningPlan, pool: Pool, notes: tuple[str, ...]) -> PoolInpu
     )
 
 
-def _member(profile: Profile, arm: Arm, history: History) -> Member:
+def _member(profile: Profile, arm: Arm, history: History, forecast: MemoryForecast) -> Member:
     """A candidate of a pool; its short steps play no role between models."""
     return Member(
         arm=arm,
         history=replace(history, short_steps=()),
         quality=_quality(profile),
         tags=frozenset(profile.tags),
+        context_tokens=profile.context // profile.slots,
+        memory_bytes=forecast.memory_bytes.get(arm),
     )
 
 

@@ -120,6 +120,10 @@ class ScriptedBackend:
         max_tokens: int | None,
         apply: bool,
         idempotency_key: str | None,
+        max_starts: int | None = None,
+        max_cells: int | None = None,
+        max_minutes: float | None = None,
+        max_joules: float | None = None,
     ) -> OperationView:
         params: dict[str, Json] = {
             "subject": subject,
@@ -129,6 +133,10 @@ class ScriptedBackend:
             "prompts": prompts,
             "repetitions": repetitions,
             "max_tokens": max_tokens,
+            "max_starts": max_starts,
+            "max_cells": max_cells,
+            "max_minutes": max_minutes,
+            "max_joules": max_joules,
             "apply": apply,
         }
         return self._start("tune", params, idempotency_key, measured(subject, method))

@@ -11,14 +11,16 @@ import pytest
 
 from mtpd.clock import SystemClock
 from mtpd.config.data import bundled_model
+from mtpd.control.deciding import decide
+from mtpd.control.recorded import decode_inputs
 from mtpd.errors import InvalidError, NotFoundError, StateError
 from mtpd.store.db import Database
+from mtpd.store.journal import Journal
 from mtpd.store.samples import Measurements
+from mtpd.types import Absent
 from tests.fakes.binary import fake_binary
 from tests.fakes.house import daemon_at, home, run_operation, write_config
 from tests.fakes.script import Device, Script
-from tuner.select import choose_depth
-from tuner.summary import summarise
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,8 +106,11 @@ async def test_the_choice_follows_from_the_stored_cells() -> None:
         clock = SystemClock()
         async with await Database.open(place.directories.state / "mtpd.sqlite3", clock) as db:
             stored = await Measurements(db=db, clock=clock).observations()
-    again = choose_depth(summarise(stored), None, subject="alpha")
-    assert again.reason == decision.reason == explained.chain[-1]
+            recorded = await Journal(db=db, clock=clock).inputs(decision.id)
+    assert recorded is not None
+    inputs = decode_inputs(recorded[1], stored)
+    assert not isinstance(inputs, Absent)
+    assert decide(inputs).reason == decision.reason == explained.chain[-1]
     assert [m.id for m in explained.measurements] == list(decision.measurement_ids)
     assert len(explained.measurements) == len(stored)
 

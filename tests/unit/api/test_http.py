@@ -125,7 +125,13 @@ async def test_an_accepted_operation_answers_202_with_its_place(tmp_path: Path) 
         ("probe", SWITCH, {**SWITCH, "depth": 2}),
         (
             "tune",
-            {"subject": "default", "method": "sweep", "depths": [0, 1], "apply": False},
+            {
+                "subject": "default",
+                "method": "sweep",
+                "depths": [0, 1],
+                "max_minutes": 2.5,
+                "apply": False,
+            },
             {
                 "subject": "default",
                 "method": "sweep",
@@ -134,6 +140,10 @@ async def test_an_accepted_operation_answers_202_with_its_place(tmp_path: Path) 
                 "prompts": None,
                 "repetitions": None,
                 "max_tokens": None,
+                "max_starts": None,
+                "max_cells": None,
+                "max_minutes": 2.5,
+                "max_joules": None,
                 "apply": False,
             },
         ),

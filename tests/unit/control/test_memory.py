@@ -213,7 +213,7 @@ def test_advice_for_note_002_names_the_margin_first_and_predicts_other_depths() 
 
 
 def test_the_evidence_says_does_not_fit_for_each_depth_that_is_out() -> None:
-    said = notes(on_card(big()))
+    said = notes(on_card(big()), [arm("big", depth) for depth in (3, 4, 5)])
     assert [line.split(":")[0] for line in said] == ["big@3", "big@4", "big@5"]
     assert all(line.split(": ")[1].startswith("does not fit (predicted") for line in said)
     assert all("does not pay" not in line for line in said)

@@ -21,6 +21,7 @@ from tuner.design import ModelBased, Sweep
 from tuner.plan import History, WorkloadPlan
 from tuner.pools import Objective, choose_model
 from tuner.probe import probe_decision
+from tuner.probing import Probe
 from tuner.select import choose
 from tuner.summary import summarise
 from tuner.types import (
@@ -292,10 +293,17 @@ def test_the_design_is_given_what_the_inputs_say() -> None:
         deepest=2,
         short_steps=12,
     )
-    for method in ("sweep", "probe"):
-        assert replace(DEPTH, method=method).design == Sweep(
-            arms=ARMS, workloads=DEPTH.workloads, repetitions=2, budget=DEPTH.budget
-        )
+    assert replace(DEPTH, method="sweep").design == Sweep(
+        arms=ARMS, workloads=DEPTH.workloads, repetitions=2, budget=DEPTH.budget, deepest=2
+    )
+    assert replace(DEPTH, method="probe").design == Probe(
+        arms=ARMS,
+        workloads=DEPTH.workloads,
+        repetitions=2,
+        budget=DEPTH.budget,
+        deepest=2,
+        short_steps=12,
+    )
 
 
 def test_a_member_is_compared_by_the_row_of_its_arm() -> None:

@@ -7,7 +7,7 @@ device is held by a script. The daemon as a whole is in tests/integration/test_d
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -16,8 +16,10 @@ from structlog.testing import capture_logs
 
 from mtpd.bus import Bus
 from mtpd.calibrate import Calibrator
-from mtpd.config.model import Pool
+from mtpd.config.model import Offload, Pool
 from mtpd.control.choices import Choices
+from mtpd.control.limits import Limits
+from mtpd.control.memory import Budget, Shape, forecast
 from mtpd.control.plans import TuneRequest, probe_plan, tune_plan
 from mtpd.control.recorder import StoreRecorder
 from mtpd.control.tuning import Tuning
@@ -26,16 +28,20 @@ from mtpd.store.db import Database
 from mtpd.store.journal import Journal
 from mtpd.store.operations_table import OperationRows
 from mtpd.store.samples import Measurements
-from mtpd.types import GateResult
+from mtpd.types import GateResult, NotApplicable
 from tests.fakes.clock import FakeClock
 from tests.fakes.values import operation_view
 from tests.unit.control.held import scripted
 from tests.unit.control.made import arm, config, profile
+from tuner.memory import QWEN35_27B_B2, LoadPlan, assumed, predict
+from tuner.types import Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from mtpd.config.model import Profile
+    from mtpd.control.memory import MemoryForecast
     from mtpd.control.tuning import TuningPlan
     from mtpd.views import DecisionView, Json, MeasurementView
     from tests.unit.control.held import Asked, ScriptedDevice
@@ -45,12 +51,18 @@ ALPHA, BETA = profile("alpha"), profile("beta", max_depth=1)
 POOL = Pool(name="both", members=("alpha", "beta"))
 CONFIG = config(ALPHA, BETA, pools=(POOL,))
 OPERATION = "op-1"
+NO_DEVICE = NotApplicable("there is no GPU")
 SHUT = GateResult(passed=False, reason="the edge is at 71 °C, above 44 °C")
 
 
 async def nothing_more(_profile: str, _fingerprint: str) -> dict[str, Json] | None:
     """A fingerprint of which only the digest is known."""
     return None
+
+
+def no_device(which: Profile) -> MemoryForecast:
+    """There is nothing to fit into."""
+    return forecast(which, Unknown("no file"), NO_DEVICE, margin_bytes=None)
 
 
 @dataclass
@@ -65,9 +77,13 @@ class House:
     progress: list[tuple[int, int | None, str]] = field(default_factory=list)
     holds: list[str] = field(default_factory=list)
     busy: str | None = None
+    memory: Callable[[Profile], MemoryForecast] = no_device
 
     def report(self, done: int, total: int | None, note: str) -> None:
         self.progress.append((done, total, note))
+
+    async def forecast(self, which: Profile) -> MemoryForecast:
+        return self.memory(which)
 
     async def gated(self) -> GateResult:
         return self.gate
@@ -92,6 +108,7 @@ class House:
             incumbent=self.choices.measured,
             adopt=self.choices.adopt,
             busy=lambda: self.busy,
+            memory=self.forecast,
         )
         return await tuning.run(plan, OPERATION, self)
 
@@ -165,7 +182,8 @@ async def test_a_probe_decides_nothing_and_brings_back_what_served(tmp_path: Pat
     assert (decision.act, decision.reason[:13]) == ("measure", "depth 2 pays:")
     assert made.choices.measured("alpha") is None
     assert made.device.running == arm("alpha", 3)
-    assert made.progress[-1][:2] == (6, 6)
+    assert made.device.starts[0] == arm("alpha", 2)
+    assert made.progress[-1][0] == made.progress[-1][1]
 
 
 async def test_where_nothing_served_nothing_is_left_running(tmp_path: Path) -> None:
@@ -200,14 +218,84 @@ async def test_progress_counts_over_all_models_up_to_the_announced_total(tmp_pat
     done = [count for count, _, _ in made.progress]
     assert done == sorted(done)
     assert (done[0], done[-1]) == (0, 24)
-    first_of_beta = next(p for p in made.progress if p[2] == "starting beta@0")
+    first_of_beta = next(p for p in made.progress if p[2].endswith("starting beta@0"))
     assert first_of_beta[0] == 16
+    assert first_of_beta[2] == "start 1 of at most 4: starting beta@0"
 
 
-async def test_a_search_that_decides_as_it_goes_announces_no_total(tmp_path: Path) -> None:
+async def test_a_search_says_which_start_this_is_and_how_far_it_goes(tmp_path: Path) -> None:
     async with house(tmp_path) as made:
         await made.run(plan(method="model-based", depths=None))
-    assert {total for _, total, _ in made.progress} == {None}
+    cells = 2
+    assert made.progress[0] == (0, cells, "start 1 of at most 6: starting alpha@2")
+    for done, total, note in made.progress:
+        start = int(note.split()[1])
+        assert total == cells * start
+        assert cells * (start - 1) <= done <= total
+
+
+def depth_one_fits(which: Profile) -> MemoryForecast:
+    """The 27B hybrid on a card that holds it at depth 1 and certainly not at depth 2."""
+    shape = Shape(geometry=QWEN35_27B_B2, calibration=assumed(QWEN35_27B_B2))
+    sums = [
+        predict(QWEN35_27B_B2, LoadPlan(context=4096, depth=depth), shape.calibration)
+        for depth in (1, 2)
+    ]
+    between = (sums[0].high + sums[1].low) // 2 + 2**26
+    budget = Budget(free_bytes=between, headroom_bytes=0, source="a test")
+    return forecast(which, shape, budget, margin_bytes=0)
+
+
+async def test_depths_that_are_certain_not_to_fit_are_not_started(tmp_path: Path) -> None:
+    async with house(tmp_path) as made:
+        made.memory = depth_one_fits
+        await made.run(plan(depths=None))
+        (decision,) = await made.decisions()
+        recorded = await Journal(db=made.db, clock=FakeClock()).inputs(decision.id)
+    out = {one.arm.depth for one in depth_one_fits(ALPHA).out}
+    assert out >= {3}
+    assert 1 not in out
+    assert {which.depth for which in made.device.starts} == {0, 1, 2, 3} - out
+    said = [line for line in decision.evidence if "does not fit (predicted: " in line]
+    assert [line.split(":")[0] for line in said] == [f"alpha@{depth}" for depth in sorted(out)]
+    assert not any("does not pay" in line for line in said)
+    assert recorded is not None
+    assert recorded[1]["memory_bytes"]
+
+
+async def test_an_offload_that_is_accepted_leaves_every_depth_open(tmp_path: Path) -> None:
+    async with house(tmp_path) as made:
+        made.memory = depth_one_fits
+        accepting = replace(ALPHA, offload=Offload.ACCEPT)
+        await made.run(replace(plan(depths=None), profiles=(accepting,)))
+    assert {which.depth for which in made.device.starts} == {0, 1, 2, 3}
+
+
+async def test_the_starts_of_a_pool_are_limited_together(tmp_path: Path) -> None:
+    limits = Limits(max_starts=3)
+    async with house(tmp_path) as made:
+        await made.run(plan("both", depths=(0, 1), limits=limits))
+        decisions = await made.decisions()
+    assert made.device.starts[:3] == [arm("alpha"), arm("alpha", 1), arm("beta")]
+    assert made.device.starts[3:] in ([], [arm("alpha")], [arm("alpha", 1)])
+    assert [d.subject for d in decisions] == ["alpha", "beta", "both"]
+
+
+async def test_the_evidence_of_every_start_is_written_down(tmp_path: Path) -> None:
+    async with house(tmp_path) as made:
+        await made.run(plan("both", depths=(0,)))
+        journal = Journal(db=made.db, clock=FakeClock())
+        kept = {
+            decision.subject: await journal.inputs(decision.id)
+            for decision in await made.decisions()
+        }
+    verdicts = {name: found[1]["verdicts"] for name, found in kept.items() if found is not None}
+    assert isinstance(verdicts["both"], dict)
+    assert set(verdicts["both"]) == {"engine-1", "engine-2"}
+    assert verdicts["alpha"] == {"engine-1": verdicts["both"]["engine-1"]}
+    first = verdicts["both"]["engine-1"]
+    assert isinstance(first, dict)
+    assert (first["state"], first["reason"]) == ("host", "scripted")
 
 
 async def test_an_arm_that_dies_is_in_the_result_and_the_others_are_chosen_from(
