@@ -2,23 +2,26 @@
 
 One linear-Gaussian model, solved by Gauss-Newton. A step at depth j takes
 T(j) = t0 * (1 + g_1 + ... + g_j), where the increments g_i scatter around the row cost c. In
-an engine of depth k a short step that verifies r tokens takes t0 * (1 + g_1 + ... + g_r +
-(k - r) * d) for r >= 1, because it drafts k tokens whatever it verifies, and t0 * (1 + h) for
-r = 0, where h is the head's catch-up (TUNER.md 3.2). Every start has its own offset; all short
-steps share one bias, which therefore cancels between them; every workload has its own
-factor. Does not know what the steps earn (``tuner.texts``).
+an engine of depth k a short step that verifies r >= 1 tokens takes
+t0 * (1 + g_1 + ... + g_r + (k - r) * d + a): it drafts k tokens whatever it verifies, and a
+step of a new batch shape costs a once, the same for every r of a start, as the embedded engine
+shows (docs/benchmarks.md). Its plain step takes t0 * exp(h), where h is the head's catch-up
+(TUNER.md 3.2). The steady step of the same start tells a. Every start has its own offset, all
+short steps share a bias, and every workload has its own factor. Does not know what the steps
+earn (``tuner.texts``).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from tuner.gauss import Posterior, Reading, posterior
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tuner.cost import RowCost
     from tuner.timing import StartTimes
@@ -42,18 +45,24 @@ _DRAFT_SHARE_SD = 0.08
 
 _CATCH_UP = 0.02
 _CATCH_UP_SD = 0.03
-_BIAS_SD = 0.1
-_TILT_SD = 0.01
+_BIAS_SD = 0.015
+_ONCE_SD = 0.5
+"""Of a, as a share of a plain step: 0.7 on a model of a few layers, little on a large one."""
+
 _WORKLOAD_SD = 0.3
+_MEAN_WORKLOAD_SD = 1e-3
+"""The factors of the workloads are relative to their mean."""
+
 _FLAT_SD = 10.0
 _ROUNDS = 8
 _SETTLED = 1e-5
 """Movement of every quantity below which the linearisation is right."""
 
+_NOTHING: Final[Mapping[int, float]] = MappingProxyType({})
 _LEAST_FACTOR = 0.2
 """Below this multiple of a plain step no step time is believed in the linearisation."""
 
-_LEVEL, _C, _DRAFT, _CATCH, _BIAS, _TILT, _FIRST = range(7)
+_LEVEL, _C, _DRAFT, _CATCH, _BIAS, _FIRST = range(6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +88,7 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where the quantities stand: level, c, d, h, bias, g_1..g_K, offsets, workloads."""
+    """Where the quantities stand: level, c, d, h, bias, g_1..g_K, offsets, a, workloads."""
 
     deepest: int
     starts: int
@@ -87,7 +96,7 @@ class _Layout:
 
     @property
     def size(self) -> int:
-        return _FIRST + self.deepest + self.starts + len(self.workloads)
+        return _FIRST + self.deepest + 2 * self.starts + len(self.workloads)
 
     def row(self, depth: int) -> int:
         return _FIRST + depth - 1
@@ -95,8 +104,11 @@ class _Layout:
     def offset(self, start: int) -> int:
         return _FIRST + self.deepest + start
 
+    def once(self, start: int) -> int:
+        return _FIRST + self.deepest + self.starts + start
+
     def workload(self, name: str) -> int:
-        return _FIRST + self.deepest + self.starts + self.workloads.index(name)
+        return _FIRST + self.deepest + 2 * self.starts + self.workloads.index(name)
 
 
 def step_times(
@@ -130,6 +142,7 @@ def step_times(
         for index, one in enumerate(starts):
             sd = START_SD if offset_sd is None else offset_sd[index]
             readings.append(Reading({layout.offset(index): 1.0}, 0.0, sd))
+            readings.append(Reading({layout.once(index): 1.0}, 0.0, _ONCE_SD))
             readings += _of_start(layout, index, one, point)
         known = posterior(readings, layout.size)
         moved = max(abs(a - b) for a, b in zip(known.mean, point, strict=True))
@@ -149,18 +162,13 @@ def _prior(
         Reading({_DRAFT: 1.0, _C: -_DRAFT_SHARE}, 0.0, _DRAFT_SHARE_SD * max(cost, point[_C])),
         Reading({_CATCH: 1.0}, _CATCH_UP, _CATCH_UP_SD),
         Reading({_BIAS: 1.0}, 0.0, _BIAS_SD),
-        Reading({_TILT: 1.0}, 0.0, _TILT_SD),
         *(
             Reading({layout.row(depth): 1.0, _C: -1.0}, 0.0, irregular)
             for depth in range(1, layout.deepest + 1)
         ),
         *(Reading({layout.workload(name): 1.0}, 0.0, _WORKLOAD_SD) for name in layout.workloads),
-        Reading({layout.workload(name): 1.0 for name in layout.workloads}, 0.0, _LEAST_MEAN_SD),
+        Reading({layout.workload(name): 1.0 for name in layout.workloads}, 0.0, _MEAN_WORKLOAD_SD),
     ]
-
-
-_LEAST_MEAN_SD = 1e-3
-"""The workloads' factors are relative to their mean."""
 
 
 def _of_start(
@@ -169,28 +177,30 @@ def _of_start(
     depth, own = one.arm.depth, layout.offset(index)
     out: list[Reading] = []
     for name, time in one.steady:
-        value, weights = _linear(layout, point, depth, 0)
+        value, weights = _linear(layout, point, depth)
         weights |= {own: 1.0, layout.workload(name): 1.0}
         out.append(Reading(weights, time.value - value, time.sd))
     for rows, time in one.short:
-        weights = {own: 1.0, _BIAS: 1.0} | ({_TILT: 1.0} if rows < depth else {})
+        weights = {own: 1.0, _BIAS: 1.0}
         if rows == 0:
             value = 0.0
             weights |= {_LEVEL: 1.0} | ({_CATCH: 1.0} if depth else {})
         else:
-            value, more = _linear(layout, point, rows, depth - rows)
+            further = {_DRAFT: float(depth - rows), layout.once(index): 1.0}
+            value, more = _linear(layout, point, rows, further)
             weights |= more
         out.append(Reading(weights, time.value - value, time.sd))
     return out
 
 
 def _linear(
-    layout: _Layout, point: Sequence[float], rows: int, more: int
+    layout: _Layout,
+    point: Sequence[float],
+    rows: int,
+    further: Mapping[int, float] = _NOTHING,
 ) -> tuple[float, dict[int, float]]:
-    """log(t0 * (1 + g_1 + ... + g_rows + more * d)) around ``point``: constant and weights."""
-    inner = dict.fromkeys(map(layout.row, range(1, rows + 1)), 1.0)
-    if more:
-        inner[_DRAFT] = float(more)
+    """log(t0 * (1 + g_1 + ... + g_rows + further)) around ``point``: constant and weights."""
+    inner = dict.fromkeys(map(layout.row, range(1, rows + 1)), 1.0) | dict(further)
     factor = max(1 + sum(w * point[i] for i, w in inner.items()), _LEAST_FACTOR)
     slope = {i: w / factor for i, w in inner.items()}
     constant = math.log(factor) - sum(w * point[i] for i, w in slope.items())
@@ -198,7 +208,7 @@ def _linear(
 
 
 def _result(layout: _Layout, known: Posterior) -> StepTimes:
-    lines = [_linear(layout, known.mean, depth, 0) for depth in range(layout.deepest + 1)]
+    lines = [_linear(layout, known.mean, depth) for depth in range(layout.deepest + 1)]
     mean_row = {layout.row(i): 1 / layout.deepest for i in range(1, layout.deepest + 1)} or {
         _C: 1.0
     }

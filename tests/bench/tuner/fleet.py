@@ -53,6 +53,10 @@ RESTART_S: Final = (20.0, 60.0)
 CELL_S: Final = 23.0
 """Seconds of one repetition, the gate before it included."""
 
+NEW_SHAPE: Final = (0.0, 0.10)
+"""What a step of a new batch shape costs once, as a share of a plain step. The embedded engine
+shows it at every short step with rows, and at none without (docs/benchmarks.md)."""
+
 SHORT_STEP_S: Final = 0.5
 """Seconds of one short step: its reply, the tail of its prompt and replies that miss."""
 
@@ -118,6 +122,7 @@ class Machine:
         resident_s: Seconds per step by depth as if all depths fitted; workload "code".
         draft_s: Seconds that drafting one token takes.
         catch_up_s: What a plain step takes longer in an engine that drafts.
+        new_shape_s: What a short step with rows takes longer than a steady one.
         hot: Chance that a repetition is slowed down by heat.
         logs_read: Whether an eviction is seen.
         bias: Error of the logarithm of every short step against steady steps.
@@ -131,6 +136,7 @@ class Machine:
     resident_s: tuple[float, ...]
     draft_s: float
     catch_up_s: float
+    new_shape_s: float
     hot: float = 0.0
     logs_read: bool = True
     bias: float = 0.0
@@ -153,7 +159,8 @@ class Machine:
         slowdown = self.step_s[0][depth] / self.resident_s[depth]
         if depth and rows == 0:
             return slowdown * (self.resident_s[0] + self.catch_up_s)
-        return slowdown * (self.resident_s[rows] + (depth - rows) * self.draft_s)
+        extra_s = (depth - rows) * self.draft_s + (self.new_shape_s if rows else 0.0)
+        return slowdown * (self.resident_s[rows] + extra_s)
 
     def resides(self, depth: int) -> Residency:
         """What the log says of a depth."""
@@ -285,6 +292,7 @@ def machine(
         resident_s=resident_s,
         draft_s=draft_s,
         catch_up_s=catch_up_s,
+        new_shape_s=plain_s * short.uniform(*NEW_SHAPE),
         hot=hot,
         logs_read=logs_read,
         bias=bias + short.gauss(0.0, bias_sd),

@@ -26,8 +26,8 @@ def test_one_start_names_what_is_predicted_of_the_depths_not_measured() -> None:
     assert decision.subject == "qwen"
     assert decision.arm == arm(2)
     assert decision.reason == (
-        "m@2: 46.8 tok/s is the only depth measured (predicted: depth 0 at 0.71x and depth 1 at "
-        "0.95x): a verification row costs 0.43 of a step here, alpha1 0.93 and alpha2 0.74 earn "
+        "m@2: 46.8 tok/s is the only depth measured (predicted: depth 0 at 0.70x and depth 1 at "
+        "0.96x): a verification row costs 0.42 of a step here, alpha1 0.93 and alpha2 0.74 earn "
         "2.62 tokens per step"
     )
 
