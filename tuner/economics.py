@@ -72,7 +72,7 @@ class DepthEconomics:
             line += " (error of the cost not known)"
         if self.measured is None or self.misfit is None:
             return line
-        return f"{line}; measured {self.measured:.2f} ({self.misfit:+.1%})"
+        return f"{line}; measured {self.measured:.2f} ({round(self.misfit, 3) + 0.0:+.1%})"
 
 
 def economics(

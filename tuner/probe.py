@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuner.acceptance import PositionCounts, expected_tokens
+from tuner.acceptance import expected_tokens
 from tuner.cost import CostFit
 from tuner.drafts import trusted
+from tuner.economics import economics
 from tuner.select import cost_of, rejection
 from tuner.speed import TIE_RATIO
 from tuner.types import Act, Decision, Unknown
@@ -18,8 +19,8 @@ from tuner.types import Act, Decision, Unknown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tuner.acceptance import PositionCounts
     from tuner.summary import ArmSummary
-    from tuner.types import Interval
 
 __all__ = ["probe_decision"]
 
@@ -48,20 +49,22 @@ def probe_decision(summaries: Sequence[ArmSummary], *, subject: str) -> Decision
         return _undecided(subject, "the tokens per step are not known", rows)
     if not isinstance(cost, CostFit):
         return _undecided(subject, f"the row cost is not known ({cost.reason})", rows)
-    return _verdict(subject, deep, deep.expected, cost)
+    return _verdict(subject, rows, deep.expected, cost)
 
 
-def _verdict(subject: str, deep: ArmSummary, expected: float, cost: CostFit) -> Decision:
+def _verdict(subject: str, rows: Sequence[ArmSummary], expected: float, cost: CostFit) -> Decision:
     """The sentence; without trusted positions only the two measured depths are compared."""
-    alphas = _alphas(deep)
-    unsure: tuple[str, ...] = ()
+    deep = rows[-1]
+    counts = deep.counts if isinstance(deep.counts, Unknown) else trusted(deep.counts)
+    alphas = counts if isinstance(counts, Unknown) else deep.alphas
     if isinstance(alphas, Unknown):
         tokens = {0: 1.0, deep.arm.depth: expected}
         earned = f"{expected:.2f} tokens per step"
-        unsure = (f"the depths between are not predicted: {alphas.reason}",)
+        footnote: tuple[str, ...] = (f"the depths between are not predicted: {alphas.reason}",)
     else:
         tokens = {d: expected_tokens([a.mid for a in alphas[:d]]) for d in range(len(alphas) + 1)}
         earned = ", ".join(f"alpha{i} {a.mid:.2f}" for i, a in enumerate(alphas, start=1))
+        footnote = _balance(counts, cost, rows)
     speeds = {depth: each / cost.step_s(depth) for depth, each in tokens.items()}
     against = max((d for d in speeds if d < deep.arm.depth), key=lambda d: speeds[d])
     gain = speeds[deep.arm.depth] / speeds[against] - 1
@@ -80,17 +83,20 @@ def _verdict(subject: str, deep: ArmSummary, expected: float, cost: CostFit) -> 
                 + ("" if depth in (0, deep.arm.depth) else " (predicted)")
                 for depth, speed in speeds.items()
             ),
-            *unsure,
+            *footnote,
         ),
     )
 
 
-def _alphas(row: ArmSummary) -> tuple[Interval, ...] | Unknown:
-    """Acceptance per position, where so few drafts were cut short that it can be trusted."""
-    if isinstance(row.counts, PositionCounts):
-        counts = trusted(row.counts)
-        return counts if isinstance(counts, Unknown) else row.alphas
-    return row.counts
+def _balance(
+    counts: PositionCounts | Unknown, cost: CostFit, rows: Sequence[ArmSummary]
+) -> tuple[str, ...]:
+    """E, Cost and their ratio at the probed depth, with the misfit to the measured speed."""
+    measured = {row.arm.depth: row.tps for row in rows if row.tps is not None}
+    found = (
+        counts if isinstance(counts, Unknown) else economics(counts, cost, measured_tps=measured)
+    )
+    return () if isinstance(found, Unknown) else (str(found[-1]),)
 
 
 def _undecided(subject: str, why: str, rows: Sequence[ArmSummary]) -> Decision:

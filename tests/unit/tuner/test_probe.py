@@ -71,12 +71,19 @@ def test_the_studys_resident_models_pay_for_a_second_position(
     )
 
 
+BALANCE = (
+    "depth 2: 2.81 [2.80, 2.82] tokens per step for 1.82 [1.82, 1.82] plain steps is 1.54 "
+    "[1.54, 1.55] times the speed (error of the cost not known); measured 1.54 (+0.0%)"
+)
+
+
 def test_the_evidence_names_each_depth_and_what_was_only_predicted() -> None:
     decision = probe_decision([BASE, row((0.961, 0.885))], subject="m")
     assert decision.evidence == (
         "depth 0: 32.4 tok/s",
         "depth 1: 45.1 tok/s (predicted)",
         "depth 2: 50.1 tok/s",
+        BALANCE,
     )
     assert (decision.act, decision.subject, decision.arm) == (Act.MEASURE, "m", arm(2))
 
