@@ -232,7 +232,9 @@ def short_step_costs(steps: Sequence[ShortStep]) -> StepCost | Unknown:
     At depth k the engine drafts k tokens and then cuts, so a step with r rows shows
     T'(0) = t0 and T'(r) = t0 + r * v + k * d; an engine at depth j would take
     T(j) = t0 + j * (v + d), which is ``StepCost.step_s(j)``. With one time each for
-    0, 1 and k rows this is ``tuner.cost.microprobe_cost``. A time that lies 3.5 robust
+    0, 1 and k rows this is ``tuner.cost.microprobe_cost``. What a step costs once because
+    it drafts at all goes into ``draft_s`` here; only a steady step of the same start tells
+    it apart (``tuner.steps``). A time that lies 3.5 robust
     deviations from the median of its rows is left out and counted.
     """
     if len({(s.arm, s.start_id, s.fingerprint) for s in steps}) > 1:
