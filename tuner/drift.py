@@ -191,14 +191,22 @@ class StepWatch:
         """The watch after a request whose mean step took ``step_s`` seconds (> 0)."""
         value = math.log(step_s)
         expected = self._expected()
+        count = min(self.requests + 1, MEMORY_REQUESTS)
         if expected is None:
-            return self._taught(value)
+            off = value - self.mean
+            return replace(
+                self, requests=count, mean=self.mean + off / count, var=self._spread(off, count)
+            )
         mean, sd = expected
-        z = min(max((value - mean) / sd, -STEP_OUTLIER), STEP_OUTLIER)
-        sums = self.cusum.push(z)
+        sums = self.cusum.push(min(max((value - mean) / sd, -STEP_OUTLIER), STEP_OUTLIER))
         rising = sums.up > 0
-        return replace(
-            self._taught(min(max(value, mean - OUTLIER_SD * sd), mean + OUTLIER_SD * sd)),
+        bound = OUTLIER_SD * sd
+        off = min(max(value, mean - bound), mean + bound) - self.mean
+        return StepWatch(
+            reference=self.reference,
+            requests=count,
+            mean=self.mean + off / count,
+            var=self._spread(off, count),
             cusum=sums,
             run=self.run + value - mean if rising else 0.0,
             length=self.length + 1 if rising else 0,
@@ -229,15 +237,8 @@ class StepWatch:
             return self.mean, max(math.sqrt(self.var), STEP_SD)
         return None if self.reference is None else (self.reference, UNSEEN_SD)
 
-    def _taught(self, value: float) -> StepWatch:
-        count = min(self.requests + 1, MEMORY_REQUESTS)
-        off = value - self.mean
-        return replace(
-            self,
-            requests=count,
-            mean=self.mean + off / count,
-            var=self.var + (off * off * (count - 1) / count - self.var) / count,
-        )
+    def _spread(self, off: float, count: int) -> float:
+        return self.var + (off * off * (count - 1) / count - self.var) / count
 
 
 def cusum(values: Iterable[float], start: Cusum) -> tuple[Cusum, ...]:

@@ -29,7 +29,7 @@ from tuner.types import Arm, Drafter
 if TYPE_CHECKING:
     from tuner.level import Seen
 
-__all__ = ["Alarm", "ClassLive", "Live", "broken_head", "push", "restarted"]
+__all__ = ["KEPT", "Alarm", "ClassLive", "Live", "broken_head", "push"]
 
 COMMON_SD: Final = 0.7
 """Prior standard deviation, in logits, of what all requests share."""
@@ -177,6 +177,10 @@ class Live:
                 other = one
         return other
 
+    def reference_s(self, arm: Arm) -> float | None:
+        """Calibrated seconds per step of an arm, or None."""
+        return next((seconds for which, seconds in self.step_s if which == arm), None)
+
     def find(self, klass: WorkloadClass) -> ClassLive:
         """What is known of a class; the bare prior if it was never seen."""
         return next((c for c in self.classes if c.klass == klass), ClassLive(klass=klass))
@@ -233,17 +237,6 @@ def push(live: Live, one: Request) -> tuple[Live, tuple[Alarm, ...]]:
         return _with(replace(live, common=common, requests=counted.at), counted), paced
     moved, drifted = _learnt(live, counted, _Look(one.arm, tuple(etas), seen, found))
     return moved, paced + drifted
-
-
-def restarted(live: Live) -> Live:
-    """The state after an engine start: times are watched anew, what was learnt stays."""
-    return replace(
-        live,
-        classes=tuple(
-            replace(c, tallies=tuple(t.watched_anew(_reference(live, t.arm)) for t in c.tallies))
-            for c in live.classes
-        ),
-    )
 
 
 def broken_head(live: Live, arm: Arm) -> str | None:
@@ -349,17 +342,13 @@ def _tallied(
     live: Live, known: ClassLive, one: Request, seen: Usable
 ) -> tuple[Tally, tuple[Alarm, ...]]:
     """The arm's tally after the request, and an alarm if its step time has moved."""
-    before = known.tally(one.arm) or Tally.fresh(one.arm, _reference(live, one.arm))
+    before = known.tally(one.arm) or Tally.fresh(one.arm, live.reference_s(one.arm))
     after = before.push(one, seen, live.requests + 1)
     pace = after.watch.pace
     if pace is Pace.STEADY:
         return after, ()
     alarm = Alarm(arm=one.arm, klass=known.klass, pace=pace, ratio=after.watch.ratio)
     return after.watched_anew(None), (alarm,)
-
-
-def _reference(live: Live, arm: Arm) -> float | None:
-    return next((seconds for which, seconds in live.step_s if which == arm), None)
 
 
 def _with(live: Live, known: ClassLive) -> Live:

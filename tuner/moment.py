@@ -50,7 +50,9 @@ class Rules:
         back_off: Factor on the dwell time for each return to the arm before.
         forgive_s: Quiet seconds after which one return is forgotten.
         restarts_per_day: Restarts within any 24 h, those of others included.
-        idle_s: Seconds without a request before anything is done.
+        idle_s: Seconds without a request before a switch.
+        measure_idle_s: Seconds without a request before a measurement, which takes minutes
+            and is lost if a request comes in.
         first_horizon_s: Expected time between changes before any was seen.
         longest_horizon_s: Longest horizon over which a gain counts, and longest back-off.
         remember_s: Seconds watched after which what was seen before counts half.
@@ -66,6 +68,7 @@ class Rules:
     forgive_s: float = DAY_S
     restarts_per_day: int = 6
     idle_s: float = 120.0
+    measure_idle_s: float = 1200.0
     first_horizon_s: float = 8 * HOUR_S
     longest_horizon_s: float = DAY_S
     remember_s: float = 30 * DAY_S

@@ -246,8 +246,11 @@ def _held(rules: Rules, state: PolicyState, moment: Moment, wish: _Wish) -> str 
     used = len(state.restarts) + moment.other_restarts
     if used >= rules.restarts_per_day:
         return f"{used} restarts were used within a day"
-    if moment.requests or moment.idle_s < rules.idle_s:
+    if moment.requests:
         return "somebody is being served"
+    quiet_s = rules.measure_idle_s if wish.act is Act.MEASURE else rules.idle_s
+    if moment.idle_s < quiet_s:
+        return f"the card has been idle for {moment.idle_s:.0f} s only"
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuner.acceptance import TRUSTED_FULL_DRAFTS, full_draft_ratio, steps_from_timings
@@ -22,6 +22,9 @@ __all__ = ["Exclusion", "Request", "Usable", "is_degenerate", "usable"]
 
 DEGENERATE_SHARE: Final = 0.998
 """Share of accepted draft tokens from which a text is suspected to repeat itself."""
+
+STEP_RANGE_S: Final = (1e-6, 1e4)
+"""Seconds that a decode step can take at all; outside, the time was not measured."""
 
 DEGENERATE_LOG_CHANCE: Final = math.log(1e-4)
 """Log probability of such a run under the class's own acceptance, below which it does."""
@@ -118,16 +121,21 @@ def usable(one: Request) -> Usable | Exclusion:
     if one.accepted is None:
         return Exclusion.UNCOUNTED
     steps = steps_from_timings(one.tokens, one.accepted)
-    if steps <= 0 or one.accepted < 0 or one.decode_s <= 0:
+    low, high = STEP_RANGE_S
+    if steps <= 0 or one.accepted < 0 or not low * steps <= one.decode_s <= high * steps:
         return Exclusion.UNCOUNTED
     if one.arm.depth == 0:
         return Usable(decode_steps=steps, accepted=0)
     positions = _positions(one, steps)
-    plain = Usable(decode_steps=steps, accepted=one.accepted, drafted=one.drafted)
-    if isinstance(positions, Unknown):
-        return replace(plain, unidentified=positions)
-    reached, hits = positions
-    return replace(plain, reached=reached, hits=hits)
+    reached, hits = ((), ()) if isinstance(positions, Unknown) else positions
+    return Usable(
+        decode_steps=steps,
+        accepted=one.accepted,
+        drafted=one.drafted,
+        reached=reached,
+        hits=hits,
+        unidentified=positions if isinstance(positions, Unknown) else None,
+    )
 
 
 def is_degenerate(seen: Usable, full_chance: float) -> bool:
@@ -162,10 +170,9 @@ def _positions(
     chain = (steps, *hits)
     if len(hits) > depth or any(b > a for a, b in zip(chain, hits, strict=False)) or hits[-1] < 0:
         return Unknown("the counters contradict each other")
-    if not steps:
-        return Unknown("no step had a draft")
-    if one.drafted is None:
-        return Unknown("how many tokens were drafted is not known")
+    if not steps or one.drafted is None:
+        what = "how many tokens were drafted is not known" if steps else "no step had a draft"
+        return Unknown(what)
     ratio = full_draft_ratio(one.drafted, steps, len(hits))
     if ratio < TRUSTED_FULL_DRAFTS:
         return Unknown(f"only {ratio:.0%} of the drafts were full")

@@ -32,7 +32,7 @@ def requests(draw: st.DrawFn) -> Request:
         arm=arm(depth),
         klass=draw(st.sampled_from([SHORT, LONG])),
         tokens=1 + steps + sum(hits) if honest else draw(st.integers(0, 2000)),
-        decode_s=draw(st.floats(0.0, 100.0)),
+        decode_s=draw(st.floats(0.0) | st.floats(1.0, 100.0)),
         accepted=accepted,
         drafted=draw(st.none() | st.just(steps * depth) | st.integers(0, 2000)),
         steps=draw(st.none() | st.just(steps)),

@@ -42,7 +42,7 @@ def looks(draw: st.DrawFn) -> Moment:
         drifted=draw(st.booleans()),
         broken=draw(st.sampled_from([None, None, None, "nothing is accepted"])),
         requests=draw(st.sampled_from([0, 0, 0, 2])),
-        idle_s=draw(st.sampled_from([0.0, 600.0])),
+        idle_s=draw(st.sampled_from([0.0, 600.0, 1800.0])),
         other_restarts=draw(st.integers(0, 2)),
     )
 
@@ -96,7 +96,8 @@ def test_nothing_is_done_while_somebody_waits_whatever_the_clock_says(
     for seen, decision in walk(steps, moments):
         if decision.act in {Act.SWITCH, Act.MEASURE}:
             assert seen.requests == 0
-            assert seen.idle_s >= RULES.idle_s
+            measured = decision.act is Act.MEASURE
+            assert seen.idle_s >= (RULES.measure_idle_s if measured else RULES.idle_s)
 
 
 @given(anyhow, lives)

@@ -138,3 +138,27 @@ def test_a_slow_drift_of_the_step_time_is_no_eviction(factor: float, pace: Pace)
         if state.pace is not Pace.STEADY:
             break
     assert state.pace is pace
+
+
+@pytest.mark.parametrize(
+    ("shift", "delays"),
+    [
+        (-0.5, (29, 42, 24)),
+        (-1.0, (11, 9, 13)),
+        (-2.0, (5, 4, 6)),
+        (1.0, (32, 26, 32)),
+        (0.0, ()),
+    ],
+)
+def test_delays_of_recorded_sequences(shift: float, delays: tuple[int, ...]) -> None:
+    """Vectors: 100 calm requests, then a shift in standard deviations, for three seeds."""
+    found: list[int] = []
+    for seed in (11, 12, 13):
+        state = learnt(noise(seed, 100), variance=0.5)
+        assert state.alarm is Direction.NONE
+        for count, value in enumerate(noise(seed + 100, 300, mean=shift), start=1):
+            state = state.push(value, 0.5)
+            if state.alarm is not Direction.NONE:
+                found.append(count)
+                break
+    assert tuple(found) == delays

@@ -11,9 +11,10 @@ from tests.unit.tuner.machine import arm
 from tests.unit.tuner.traffic import ALPHAS, LONG, SHORT, aggregate, fed, fresh, request
 from tuner.acceptance import expected_tokens
 from tuner.baseline import Baseline
+from tuner.carry import recalibrated, restarted
 from tuner.drift import Direction, Pace
 from tuner.level import sigmoid
-from tuner.live import Alarm, ClassLive, Live, broken_head, push, restarted
+from tuner.live import KEPT, Alarm, ClassLive, Live, broken_head, push
 from tuner.request import Exclusion
 from tuner.tally import Tally
 from tuner.types import Unknown
@@ -138,6 +139,21 @@ def test_an_engine_start_is_watched_against_the_calibration_again() -> None:
     assert again.common == live.common
     bare, _ = fed(fresh(calibrated=False), request(2))
     assert tally(restarted(bare), 2).watch.reference is None
+
+
+def test_a_new_calibration_voids_the_times_and_keeps_what_is_known_of_the_text() -> None:
+    live, _ = fed(fresh(), *[request(2, LOW)] * 60)
+    times = ((arm(2), 0.08),)
+    capped = recalibrated(live, live.baselines, times)
+    assert believed(capped) == pytest.approx(believed(live))
+    assert capped.step_s == times
+    assert capped.find(SHORT).tallies == ()
+    assert capped.share(capped.find(SHORT)) == live.share(live.find(SHORT))
+    _, alarms = fed(capped, *[replace(request(2, LOW), decode_s=200 * 0.08)] * 10)
+    assert alarms == ()
+    other = recalibrated(live, live.baselines, times, keep=KEPT)
+    assert other.common.weight == pytest.approx(KEPT * live.common.weight)
+    assert ALPHAS[0] > believed(other)[0] > believed(live)[0] - 0.01
 
 
 def test_what_does_not_count_is_counted_by_reason() -> None:

@@ -50,6 +50,9 @@ def test_what_must_not_count_is_excluded_by_name(flag: str, why: Exclusion) -> N
         {"accepted": -1},
         {"accepted": 400},
         {"decode_s": 0.0},
+        {"decode_s": 5e-324},
+        {"decode_s": float("inf")},
+        {"decode_s": float("nan")},
     ],
 )
 def test_a_request_without_usable_counters_does_not_count(broken: dict[str, float]) -> None:

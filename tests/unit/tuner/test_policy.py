@@ -48,7 +48,7 @@ def moment(
         prospects=(prospect(now, 0.0, 0.0), *others),
         tokens_per_s=20.0,
         switch_cost_s=75.0,
-        idle_s=600.0,
+        idle_s=1800.0,
     )
     return replace(base, **more)  # type: ignore[arg-type]
 
@@ -121,12 +121,13 @@ def test_of_two_arms_that_pay_the_faster_one_is_taken() -> None:
     ("more", "why"),
     [
         ({"requests": 1}, "somebody is being served"),
-        ({"idle_s": 10.0}, "somebody is being served"),
+        ({"idle_s": 10.0}, "the card has been idle for 10 s only"),
         ({"other_restarts": 6}, "6 restarts were used within a day"),
     ],
 )
 def test_what_stands_in_the_way_is_said(more: dict[str, object], why: str) -> None:
-    state, decision = decide(RULES, PolicyState(), moment(BETTER, **more))
+    blocked = moment(BETTER, **more)  # type: ignore[arg-type]
+    state, decision = decide(RULES, PolicyState(), blocked)
     assert decision.act is Act.KEEP
     assert decision.reason.startswith(f"keep m@2: would switch to m@3 but {why}: m@3 pays")
     assert state.restarts == ()
@@ -230,6 +231,12 @@ def test_an_eviction_in_flight_is_remembered_and_measured_when_idle() -> None:
     assert "would measure but somebody is being served" in held.reason
     _, decision = decide(RULES, state, moment(at_s=60.0))
     assert decision.act is Act.MEASURE
+
+
+def test_a_measurement_waits_for_a_longer_silence_than_a_switch() -> None:
+    stale = moment(BETTER, stale=("driver was 1 and is 2",), idle_s=600.0)
+    _, held = decide(RULES, PolicyState(), stale)
+    assert "would measure but the card has been idle for 600 s only" in held.reason
 
 
 def test_what_is_worth_knowing_is_measured_and_not_too_often() -> None:
