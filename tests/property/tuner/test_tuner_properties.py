@@ -254,6 +254,7 @@ def candidates(draw: st.DrawFn) -> list[Candidate]:
             residency=draw(RESIDENCIES),
             quality=quality(),
             memory_bytes=draw(st.none() | st.integers(1, 10)),
+            context_tokens=draw(st.none() | st.integers(1, 10)),
             tags=frozenset(draw(st.sets(st.sampled_from("xy")))),
         )
         for name in draw(st.sets(st.sampled_from("abcdef"), max_size=6))
@@ -261,19 +262,26 @@ def candidates(draw: st.DrawFn) -> list[Candidate]:
 
 
 @given(
-    candidates(),
-    st.sampled_from(Objective),
-    st.sampled_from("abcdef"),
-    st.sets(st.sampled_from("xy")),
-    st.booleans(),
+    rows=candidates(),
+    objective=st.sampled_from(Objective),
+    incumbent=st.sampled_from("abcdef"),
+    tags=st.sets(st.sampled_from("xy")),
+    offload=st.booleans(),
+    least=st.integers(0, 6),
+    floor=st.floats(0.0, 40.0),
+    bound=st.none() | st.floats(1.0, 1.5),
 )
-@settings(max_examples=80)
+@settings(max_examples=120)
 def test_a_chosen_model_meets_every_requirement_in_any_order_and_then_stays(
+    *,
     rows: list[Candidate],
     objective: Objective,
     incumbent: str,
     tags: set[str],
-    offload: bool,  # noqa: FBT001 - drawn
+    offload: bool,
+    least: int,
+    floor: float,
+    bound: float | None,
 ) -> None:
     def choose(among: Sequence[Candidate], held: Arm | None) -> Arm | None:
         return choose_model(
@@ -282,6 +290,9 @@ def test_a_chosen_model_meets_every_requirement_in_any_order_and_then_stays(
             incumbent=held,
             require=frozenset(tags),
             accept_offload=offload,
+            least_context_tokens=least,
+            floor_tps=floor,
+            quality_bound=bound,
         ).arm
 
     chosen = choose(rows, arm(0, incumbent))
@@ -292,6 +303,21 @@ def test_a_chosen_model_meets_every_requirement_in_any_order_and_then_stays(
     assert row.tps is not None
     assert tags <= row.tags
     assert offload or passes(row.residency)
+    assert row.tps >= floor
+    assert not least or (row.context_tokens or 0) >= least
+    if bound is not None:
+        assert row.quality is not None
+        others = [
+            r.quality.value
+            for r in rows
+            if r.quality is not None
+            and r.quality.run == row.quality.run
+            and tags <= r.tags
+            and (offload or passes(r.residency))
+            and (r.tps or 0.0) >= max(floor, 1e-9)
+            and (r.context_tokens or 0) >= least
+        ]
+        assert row.quality.value <= min(others) * bound * (1 + 1e-12)
     assert choose(rows, chosen) == chosen
 
 

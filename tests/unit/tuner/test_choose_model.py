@@ -360,6 +360,7 @@ def test_hard_requirements_refuse_with_their_reason() -> None:
         line == "unmeasured@2: unmeasured, perplexity 5, was not measured (R4)"
         for line in decision.evidence
     )
+    assert choose_model((model("at it", 10.0, 5.0),), floor_tps=10.0).arm == arm(2, "at it")
     assert choose_model(()).reason == "no model can be chosen for pool: none is given"
 
 
