@@ -384,3 +384,13 @@ def test_measured_models_are_compared_over_the_prompts_they_share() -> None:
     bare = choose_model((Candidate.of(a), Candidate.of(shaky)))
     assert bare.arm == arm(2, "a")
     assert "b (0.95x)" in bare.reason, "no common prompt: the bare figures"
+
+
+def test_a_measured_depth_is_tuned_if_its_positions_were_counted() -> None:
+    counted, dark = Machine(), Machine(positions=False)
+    (a,), (b,) = (summarise(m.run(arm(2, "a"))) for m in (counted, dark))
+    tuned = Candidate.of(a)
+    assert tuned.alphas == pytest.approx((0.93, 0.737), abs=0.01)
+    assert not tuned.depth_is_given
+    assert Candidate.of(b).alphas is None
+    assert Candidate.of(b).depth_is_given
