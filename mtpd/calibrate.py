@@ -7,38 +7,41 @@ measure every repetition, store it. It does not decide which arm is next
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from mtpd import prompts
 from mtpd.engine import prom, timings
 from mtpd.engine.acceptance import read_acceptance
 from mtpd.engine.prom import SpecCounters
 from mtpd.errors import BinaryError, CalibrationError, EngineError, UpstreamError
 from mtpd.short_steps import StepClock
-from mtpd.types import Absent, Value
+from mtpd.types import Absent
 from tuner.design import Ask, History
 from tuner.types import Observation, Start, Unknown, passes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from mtpd.clock import Clock
-    from mtpd.config.model import Workload, WorkloadPrompt
+    from mtpd.config.model import Workload
     from mtpd.engine.acceptance import Source
     from mtpd.engine.client import EngineClient
     from mtpd.engine.heard import RequestFacts
-    from mtpd.types import GateResult, Reading, Verdict
-    from mtpd.views import Json, MeasurementView
+    from mtpd.types import GateResult, Verdict
+    from mtpd.views import MeasurementView
     from tuner.design import Cell, Design
+    from tuner.power import Energy
     from tuner.types import Arm
 
 __all__ = [
     "Calibrator",
     "Hold",
+    "Meter",
     "NothingMeasuredError",
     "Progress",
     "Repetition",
@@ -142,9 +145,11 @@ class NothingMeasuredError(CalibrationError):
         self.history = history
 
 
-async def no_meter() -> Reading[float]:
-    """The energy where nothing counts it."""
-    return Absent("nothing counts the energy")
+class Meter(Protocol):
+    """Counts the energy of a stretch of time; ``mtpd.gpu.window`` is the real one."""
+
+    def energy(self) -> Energy | Unknown:
+        """Joules from edge to edge, once the stretch is over."""
 
 
 class Calibrator:
@@ -154,8 +159,8 @@ class Calibrator:
         workloads: By name.
         gate: Waits until a measurement may start.
         clock: Counts the seconds of a budget.
-        energy: Joules that the device has used so far, a counter that rises; anything but a
-            value means that a budget in joules cannot be kept.
+        metered: Counts the energy while its block runs; None where nothing can, and then a
+            budget in joules cannot be kept.
     """
 
     def __init__(
@@ -164,12 +169,12 @@ class Calibrator:
         workloads: Mapping[str, Workload],
         gate: Callable[[], Awaitable[GateResult]],
         clock: Clock,
-        energy: Callable[[], Awaitable[Reading[float]]] = no_meter,
+        metered: Callable[[], AbstractAsyncContextManager[Meter]] | None = None,
     ) -> None:
         self._workloads = workloads
         self._gate = gate
         self._clock = clock
-        self._energy = energy
+        self._metered = metered
 
     async def run(
         self,
@@ -186,7 +191,7 @@ class Calibrator:
             NothingMeasuredError: No arm gave a single repetition.
             CalibrationError: A gate did not open.
         """
-        began, counted = self._clock.now(), await self._energy()
+        began = self._clock.now()
         run = _Run(
             workloads=self._workloads,
             gate=self._gate,
@@ -194,14 +199,14 @@ class Calibrator:
             sink=sink,
             sampling=sampling,
             progress=progress,
-            history=History(spent_j=_since(counted, counted)),
+            history=History(spent_j=None if self._metered is None else 0.0),
         )
         while isinstance(asked := design.ask(run.history), Ask):
-            await run.arm(asked)
+            known_j, used_j = run.history.spent_j, await self._arm(run, asked)
             run.history = replace(
                 run.history,
                 spent_s=self._clock.now() - began,
-                spent_j=_since(counted, await self._energy()),
+                spent_j=None if known_j is None or used_j is None else known_j + used_j,
             )
         if not run.history.observations:
             why = next((s.failure for s in run.history.starts if s.failure), asked.reason)
@@ -209,6 +214,19 @@ class Calibrator:
             raise NothingMeasuredError(msg, history=run.history)
         log.info("calibration.done", reason=asked.reason, cells=len(run.history.observations))
         return run.history
+
+    async def _arm(self, run: _Run, asked: Ask) -> float | None:
+        """Run one arm; its joules, or None where they cannot be read."""
+        if self._metered is None:
+            await run.arm(asked)
+            return None
+        async with self._metered() as meter:
+            await run.arm(asked)
+        used = meter.energy()
+        if isinstance(used, Unknown):
+            log.info("calibration.energy_unknown", arm=str(asked.arm), reason=used.reason)
+            return None
+        return used.joules
 
 
 @dataclass(slots=True, kw_only=True)
@@ -275,8 +293,8 @@ class _Run:
             fingerprint=started.fingerprint,
             seed=self.sampling.seed,
         )
-        prompts = [self.workloads[name].prompts[number] for name, number in cells]
-        texts = [await _seen(prompt, started.client) for prompt in prompts]
+        asked_of = [self.workloads[name].prompts[number] for name, number in cells]
+        texts = [await prompts.seen(prompt, started.client) for prompt in asked_of]
         async with aclosing(clock.steps(texts, asked.short_steps)) as steps:
             async for step in steps:
                 self.history = self.history.stepped(step)
@@ -286,14 +304,14 @@ class _Run:
 
     async def _warm_up(self, cell: Cell, client: EngineClient) -> None:
         prompt = self.workloads[cell.workload].prompts[cell.prompt]
-        body = _body(prompt, seed=self.sampling.seed, max_tokens=self.sampling.warmup_tokens)
+        body = prompts.body(prompt, seed=self.sampling.seed, max_tokens=self.sampling.warmup_tokens)
         await client.complete(prompt.path, body, timeout_s=REPLY_TIMEOUT_S)
 
     async def _measure(self, arm: Arm, cell: Cell, started: Started) -> Repetition:
         workload = self.workloads[cell.workload]
         prompt = workload.prompts[cell.prompt]
         max_tokens = self.sampling.max_tokens or workload.max_tokens
-        body = _body(prompt, seed=self.sampling.seed, max_tokens=max_tokens)
+        body = prompts.body(prompt, seed=self.sampling.seed, max_tokens=max_tokens)
         started.heard.clear()
         before = prom.spec_counters(await started.client.metrics_text())
         reply = await started.client.complete(prompt.path, body, timeout_s=REPLY_TIMEOUT_S)
@@ -321,11 +339,11 @@ class _Run:
                 drafted=read.drafted,
                 accepted=read.accepted,
                 accepted_per_position=read.per_position,
-                digest=_digest(_text(reply)),
+                digest=prompts.digest(prompts.text(reply)),
                 residency=started.verdict.residency,
             ),
             source=read.source,
-            prompt_digest=_digest(prompt.prompt or repr(prompt.messages)),
+            prompt_digest=prompts.digest(prompt.prompt or repr(prompt.messages)),
         )
 
 
@@ -336,13 +354,6 @@ def _counted(before: SpecCounters | Absent, after: SpecCounters | Absent) -> Spe
     return after if isinstance(after, Absent) else prom.delta(before, after)
 
 
-def _since(before: Reading[float], now: Reading[float]) -> float | None:
-    """Joules between two readings; None where one is missing or the counter began anew."""
-    if not (isinstance(before, Value) and isinstance(now, Value)) or now.value < before.value:
-        return None
-    return now.value - before.value
-
-
 def _failed(arm: Arm, number: int, why: str | None) -> Start:
     return Start(
         arm=arm,
@@ -350,48 +361,3 @@ def _failed(arm: Arm, number: int, why: str | None) -> Start:
         residency=Unknown("the engine did not become ready"),
         failure=why,
     )
-
-
-def _body(prompt: WorkloadPrompt, *, seed: int, max_tokens: int) -> dict[str, Json]:
-    """A request whose text depends on nothing but model, prompt and seed."""
-    body: dict[str, Json] = {
-        "max_tokens": max_tokens,
-        "n_predict": max_tokens,
-        "temperature": 0.0,
-        "seed": seed,
-        "stream": False,
-        "cache_prompt": False,
-    }
-    if prompt.prompt is not None:
-        return {**body, "prompt": prompt.prompt}
-    return {**body, "messages": [*_messages(prompt)]}
-
-
-async def _seen(prompt: WorkloadPrompt, client: EngineClient) -> str:
-    """A prompt as the model sees it; its bare words where the engine has no template."""
-    if prompt.prompt is not None:
-        return prompt.prompt
-    templated = await client.templated(_messages(prompt))
-    if isinstance(templated, Value):
-        return templated.value
-    return "\n".join(message.content for message in prompt.messages)
-
-
-def _messages(prompt: WorkloadPrompt) -> list[dict[str, Json]]:
-    return [{"role": m.role, "content": m.content} for m in prompt.messages]
-
-
-def _text(reply: Mapping[str, Json]) -> str:
-    """The generated text of a chat or a native completion, reasoning included."""
-    match reply:
-        case {"content": str(text)}:
-            return text
-        case {"choices": [{"message": {"content": content, **rest}}, *_]}:
-            reasoning = rest.get("reasoning_content")
-            return f"{reasoning or ''}{content or ''}"
-        case _:
-            raise UpstreamError("the engine's reply has no text")
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -6,18 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mtpd.calibrate import Calibrator, Sampling
-from mtpd.types import Absent, GateResult
+from mtpd.types import GateResult
 from tests.fakes.clock import FakeClock
 from tests.fakes.values import measurement_view
 from tests.unit.control.made import workload
 from tuner.design import Ask, Cell, History, Stop, Sweep, WorkloadPlan
 
 if TYPE_CHECKING:
-    from mtpd.calibrate import Hold, Repetition
-    from mtpd.types import Reading
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from mtpd.calibrate import Hold, Meter, Repetition
     from mtpd.views import MeasurementView
     from tuner.design import Design
     from tuner.types import Arm
+
+    Metered = Callable[[], AbstractAsyncContextManager[Meter]]
 
 __all__ = ["OPEN", "SHORT", "Once", "Told"]
 
@@ -34,10 +38,7 @@ class Told:
         self.repetitions: list[Repetition] = []
         self.progress: list[tuple[int, str]] = []
         self.clock = FakeClock()
-        self.joules: Reading[float] = Absent("no counter")
-
-    async def energy(self) -> Reading[float]:
-        return self.joules
+        self.meter: Metered | None = None
 
     async def add(self, repetition: Repetition) -> MeasurementView:
         self.repetitions.append(repetition)
@@ -66,7 +67,7 @@ class Told:
             workloads={name: workload(name) for name in ("short", "prose")},
             gate=self.gated,
             clock=self.clock,
-            energy=self.energy,
+            metered=self.meter,
         )
         return await calibrator.run(design, hold, self, sampling=sampling, progress=self)
 

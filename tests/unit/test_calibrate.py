@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,22 +17,20 @@ from mtpd.engine.acceptance import Source
 from mtpd.engine.client import EngineClient
 from mtpd.engine.heard import RequestFacts
 from mtpd.errors import CalibrationError
-from mtpd.types import GateResult, UnixEndpoint, Value, Verdict
+from mtpd.types import GateResult, UnixEndpoint, Verdict
 from tests.fakes.script import Script
 from tests.unit.calibrating import SHORT, Told
 from tests.unit.control.held import scripted
 from tests.unit.control.made import arm
 from tests.unit.engine import recorded
 from tuner.design import Sweep, WorkloadPlan
+from tuner.power import Energy
 from tuner.types import Budget, Evicted, Host, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from mtpd.calibrate import Repetition
-    from mtpd.types import Reading
-    from mtpd.views import MeasurementView
     from tests.unit.control.held import Asked
     from tuner.types import Arm
 
@@ -312,17 +311,26 @@ async def test_a_gate_that_does_not_open_ends_the_calibration_before_any_request
     assert device.asked == []
 
 
-class Costs(Told):
-    """Every stored repetition takes 30 J."""
+@dataclass
+class Readings:
+    """A meter that gives one answer per arm, in order; remembers when it ran."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.joules: Reading[float] = Value(1000.0, "counter")
+    answers: list[Energy | Unknown]
+    told: Told
+    ran: list[tuple[int, int]] = field(default_factory=list)
 
-    async def add(self, repetition: Repetition) -> MeasurementView:
-        assert isinstance(self.joules, Value)
-        self.joules = Value(self.joules.value + 30.0, "counter")
-        return await super().add(repetition)
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[Readings]:
+        before = len(self.told.repetitions)
+        yield self
+        self.ran.append((before, len(self.told.repetitions)))
+
+    def energy(self) -> Energy | Unknown:
+        return self.answers.pop(0)
+
+
+def joules(amount: float) -> Energy:
+    return Energy(joules=amount, duration_s=6.0, source="counter")
 
 
 def budgeted(max_joules: float | None, *arms: Arm) -> Sweep:
@@ -330,14 +338,17 @@ def budgeted(max_joules: float | None, *arms: Arm) -> Sweep:
 
 
 async def test_a_budget_in_joules_ends_with_what_it_bought(tmp_path: Path) -> None:
-    told = Costs()
+    told = Told()
+    told.meter = meter = Readings([joules(70.0), joules(50.0)], told)
     async with scripted(tmp_path) as device:
-        history = await told.follow(budgeted(100.0, arm(), arm(depth=1)), device)
+        history = await told.follow(budgeted(100.0, arm(), arm(depth=1), arm(depth=2)), device)
     assert history.spent_j == 120.0
-    assert [start.arm for start in history.starts] == [arm()]
+    assert [start.arm for start in history.starts] == [arm(), arm(depth=1)]
+    # A start is counted with all that is measured on it.
+    assert meter.ran == [(0, 4), (4, 8)]
 
 
-async def test_a_budget_in_joules_that_cannot_be_kept_starts_nothing(tmp_path: Path) -> None:
+async def test_a_budget_in_joules_without_a_meter_starts_nothing(tmp_path: Path) -> None:
     told = Told()
     async with scripted(tmp_path) as device:
         with pytest.raises(CalibrationError) as caught:
@@ -348,20 +359,15 @@ async def test_a_budget_in_joules_that_cannot_be_kept_starts_nothing(tmp_path: P
     assert device.starts == []
 
 
-async def test_energy_that_cannot_be_read_is_unknown_and_not_zero(tmp_path: Path) -> None:
+async def test_energy_of_one_start_that_is_unknown_leaves_the_sum_unknown(
+    tmp_path: Path,
+) -> None:
     told = Told()
+    told.meter = Readings([joules(70.0), Unknown("a gap"), joules(50.0)], told)
     async with scripted(tmp_path) as device:
-        history = await told.follow(budgeted(None, arm()), device)
+        with capture_logs() as lines:
+            history = await told.follow(budgeted(None, arm(), arm(depth=1), arm(depth=2)), device)
     assert history.spent_j is None
-
-
-async def test_a_counter_that_begins_anew_says_nothing(tmp_path: Path) -> None:
-    class Reset(Costs):
-        async def add(self, repetition: Repetition) -> MeasurementView:
-            self.joules = Value(5.0, "counter")
-            return await Told.add(self, repetition)
-
-    reset = Reset()
-    async with scripted(tmp_path) as device:
-        history = await reset.follow(budgeted(None, arm()), device)
-    assert history.spent_j is None
+    assert len(history.starts) == 3
+    said = [line for line in lines if line["event"] == "calibration.energy_unknown"]
+    assert [(line["arm"], line["reason"]) for line in said] == [("tiny@1", "a gap")]
