@@ -49,7 +49,7 @@ __all__ = [
 FIRST_DEPTH = 2
 """Depth that the model-based search starts with, if it fits."""
 
-DOUBT = 0.03
+DOUBT = 0.04
 """Chance of a better arm below which it is not worth an engine start."""
 
 SHORT_STEPS = 24
@@ -162,12 +162,16 @@ class ModelBased:
     def _witness(self, state: State, belief: Belief, best: Arm) -> Ask | Stop | None:
         """A shallower start that can show an eviction which no log tells, where one is needed.
 
-        What a log and a prediction of memory both say needs no witness.
+        What a log and a prediction of memory both say needs no witness, except at the edge
+        of the prediction, where it is wrong first.
         """
         depths = {row.arm.depth for row in state.measured}
         shallower = [arm for arm in state.open if arm.depth < min(depths)]
-        confirmed = len(depths) > 1 and min(depths) <= 1
-        if self.deepest is not None or confirmed or not shallower:
+        if self.deepest is None:
+            confirmed = len(depths) > 1 and min(depths) <= 1
+        else:
+            confirmed = min(depths) < max(self.deepest, FIRST_DEPTH)
+        if confirmed or not shallower:
             return None
         arm = max(
             shallower, key=lambda one: (belief.p_beats(one.depth, best.depth), depth_order(one))

@@ -6,9 +6,9 @@ an engine of depth k a short step that verifies r >= 1 tokens takes
 t0 * (1 + g_1 + ... + g_r + (k - r) * d + a): it drafts k tokens whatever it verifies, and a
 step of a new batch shape costs a once, the same for every r of a start, as the embedded engine
 shows (docs/benchmarks.md). Its plain step takes t0 * exp(h), where h is the head's catch-up
-(TUNER.md 3.2). The steady step of the same start tells a. Every start has its own offset, all
-short steps share a bias, and every workload has its own factor. Does not know what the steps
-earn (``tuner.texts``).
+(TUNER.md 3.2). The steady step of the same start tells a. Every start has its own offset and every
+workload its own factor; all short steps share a bias, and so do those that verify fewer rows
+than they draft. Does not know what the steps earn (``tuner.texts``).
 """
 
 from __future__ import annotations
@@ -46,8 +46,14 @@ _DRAFT_SHARE_SD = 0.08
 _CATCH_UP = 0.02
 _CATCH_UP_SD = 0.03
 _BIAS_SD = 0.015
+"""Of a bias common to all short steps, and of one of those that verify fewer rows than they
+draft, of the logarithm."""
+
 _ONCE_SD = 0.5
 """Of a, as a share of a plain step: 0.7 on a model of a few layers, little on a large one."""
+
+_OWN_ONCE_SD = 0.02
+"""Of what one start's a differs from that of others."""
 
 _WORKLOAD_SD = 0.3
 _MEAN_WORKLOAD_SD = 1e-3
@@ -62,7 +68,7 @@ _NOTHING: Final[Mapping[int, float]] = MappingProxyType({})
 _LEAST_FACTOR = 0.2
 """Below this multiple of a plain step no step time is believed in the linearisation."""
 
-_LEVEL, _C, _DRAFT, _CATCH, _BIAS, _FIRST = range(6)
+_LEVEL, _C, _DRAFT, _CATCH, _BIAS, _PARTIAL, _ONCE, _FIRST = range(8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,10 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where the quantities stand: level, c, d, h, bias, g_1..g_K, offsets, a, workloads."""
+    """Where the quantities stand.
+
+    Level, c, d, h, two biases, a, g_1..g_K, offsets, each start's share in a, workloads.
+    """
 
     deepest: int
     starts: int
@@ -142,7 +151,7 @@ def step_times(
         for index, one in enumerate(starts):
             sd = START_SD if offset_sd is None else offset_sd[index]
             readings.append(Reading({layout.offset(index): 1.0}, 0.0, sd))
-            readings.append(Reading({layout.once(index): 1.0}, 0.0, _ONCE_SD))
+            readings.append(Reading({layout.once(index): 1.0}, 0.0, _OWN_ONCE_SD))
             readings += _of_start(layout, index, one, point)
         known = posterior(readings, layout.size)
         moved = max(abs(a - b) for a, b in zip(known.mean, point, strict=True))
@@ -162,6 +171,8 @@ def _prior(
         Reading({_DRAFT: 1.0, _C: -_DRAFT_SHARE}, 0.0, _DRAFT_SHARE_SD * max(cost, point[_C])),
         Reading({_CATCH: 1.0}, _CATCH_UP, _CATCH_UP_SD),
         Reading({_BIAS: 1.0}, 0.0, _BIAS_SD),
+        Reading({_PARTIAL: 1.0}, 0.0, _BIAS_SD),
+        Reading({_ONCE: 1.0}, 0.0, _ONCE_SD),
         *(
             Reading({layout.row(depth): 1.0, _C: -1.0}, 0.0, irregular)
             for depth in range(1, layout.deepest + 1)
@@ -181,12 +192,12 @@ def _of_start(
         weights |= {own: 1.0, layout.workload(name): 1.0}
         out.append(Reading(weights, time.value - value, time.sd))
     for rows, time in one.short:
-        weights = {own: 1.0, _BIAS: 1.0}
+        weights = {own: 1.0, _BIAS: 1.0} | ({_PARTIAL: 1.0} if rows < depth else {})
         if rows == 0:
             value = 0.0
             weights |= {_LEVEL: 1.0} | ({_CATCH: 1.0} if depth else {})
         else:
-            further = {_DRAFT: float(depth - rows), layout.once(index): 1.0}
+            further = {_DRAFT: float(depth - rows), _ONCE: 1.0, layout.once(index): 1.0}
             value, more = _linear(layout, point, rows, further)
             weights |= more
         out.append(Reading(weights, time.value - value, time.sd))

@@ -27,7 +27,7 @@ def test_one_start_names_what_is_predicted_of_the_depths_not_measured() -> None:
     assert decision.arm == arm(2)
     assert decision.reason == (
         "m@2: 46.8 tok/s is the only depth measured (predicted: depth 0 at 0.70x and depth 1 at "
-        "0.96x): a verification row costs 0.42 of a step here, alpha1 0.93 and alpha2 0.74 earn "
+        "0.95x): a verification row costs 0.42 of a step here, alpha1 0.93 and alpha2 0.74 earn "
         "2.62 tokens per step"
     )
 

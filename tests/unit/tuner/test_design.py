@@ -184,6 +184,16 @@ def test_where_memory_was_predicted_one_start_with_short_steps_can_be_enough() -
     assert reasons[3] == "reaches at most 46.1 tok/s of 46.8, does not pay"
 
 
+def test_at_the_edge_of_the_prediction_a_start_is_confirmed_all_the_same() -> None:
+    clear = Machine(draft_share=0.15)
+    assert asked(clear, search(0, 1, 2, 3, deepest=2))[0] == [2, 1]
+    assert asked(clear, search(0, 1, deepest=1))[0] == [1], "a depth of 1 is taken as predicted"
+    unread = Machine(draft_share=0.15, slow_from=2)
+    depths, stop = asked(unread, search(0, 1, 2, 3, deepest=2))
+    assert depths == [2, 1]
+    assert verdicts(stop)[2] is Elimination.DOES_NOT_FIT
+
+
 def test_short_steps_are_not_asked_of_an_engine_that_drafts_nothing_nor_if_switched_off() -> None:
     asks = Machine().calibrate(search(0))[1]
     assert [a.short_steps for a in asks] == [0]
@@ -199,8 +209,8 @@ def test_without_short_steps_it_needs_more_starts() -> None:
 
 def test_a_row_cost_known_beforehand_saves_starts() -> None:
     clear = Machine(accepted=(186, 150))
-    assert asked(clear, search(0, 1, 2, deepest=2))[0] == [2, 1]
-    depths, stop = asked(clear, search(0, 1, 2, row_cost=STUDY, deepest=2))
+    assert asked(clear, search(0, 1, 2, deepest=3))[0] == [2, 1]
+    depths, stop = asked(clear, search(0, 1, 2, row_cost=STUDY, deepest=3))
     assert depths == [2]
     assert verdicts(stop) == {0: Elimination.DOES_NOT_PAY, 1: Elimination.DOES_NOT_PAY}
 
