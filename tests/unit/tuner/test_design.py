@@ -203,8 +203,9 @@ def test_short_steps_are_not_asked_of_an_engine_that_drafts_nothing_nor_if_switc
 
 def test_without_short_steps_it_needs_more_starts() -> None:
     depths, stop = asked(Machine(), search(0, 1, 2, 3, 4, deepest=4))
-    assert depths == [2, 1, 3]
-    assert verdicts(stop) == dict.fromkeys((0, 4), Elimination.DOES_NOT_PAY)
+    assert depths == [2, 1]
+    assert verdicts(stop) == dict.fromkeys((0, 3, 4), Elimination.DOES_NOT_PAY)
+    assert asked(Machine(draft_share=0.15), search(0, 1, 2, 3, 4, deepest=4))[0] == [2]
 
 
 def test_a_row_cost_known_beforehand_saves_starts() -> None:
