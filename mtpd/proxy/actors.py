@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["AT_REST", "READY", "Actor"]
 
 READY = "ready"
-AT_REST = frozenset({"stopped", "failed"})
+AT_REST = frozenset({"stopped", "failed", "vram_unrecovered", "gpu_failed"})
 """States without a process in which none is about to be started."""
 
 
@@ -42,7 +42,8 @@ class Actor(Protocol):
     async def settled(self) -> EngineView:
         """Wait until all that was asked for so far has had its outcome, if only for now.
 
-        That is ready, stopped, failed, wedged or backoff; also once ``run`` is over.
+        That is ready, stopped, failed, wedged, backoff, vram_unrecovered or gpu_failed; also
+        once ``run`` is over.
         """
 
     async def wait_change(self, revision: int) -> int:

@@ -6,6 +6,7 @@ Covers starting, stopping and watching; what to start, and who may use it, is de
 
 from __future__ import annotations
 
+import enum
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -14,9 +15,8 @@ import anyio
 
 from mtpd.errors import EngineError
 from mtpd.proxy.actors import AT_REST, READY
+from mtpd.proxy.feasibility import MisfitError, degraded
 from mtpd.proxy.upstream import EndpointUpstream
-from mtpd.types import FailureClass
-from tuner.types import Evicted, Spilled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,17 +31,23 @@ if TYPE_CHECKING:
     from mtpd.views import EngineView
     from tuner.types import Arm
 
-__all__ = ["Engines", "Lease", "Running", "failure_of"]
+__all__ = ["Engines", "Lease", "Running", "Terms", "failure_of"]
 
 C = TypeVar("C")
 
-MISFIT_HINT = (
-    'fewer slots, a smaller depth or context, or offload = "accept" in its profile; '
-    "mtpctl switch --force serves it all the same"
-)
-
 STOP_S = 30.0
 """Bound of a stop that is made while being cancelled; a supervisor takes less."""
+
+
+class Terms(enum.Enum):
+    """On which terms an arm is brought up."""
+
+    SERVE = "serve"
+    """It must stay on the device, unless its profile accepts that it does not."""
+    MEASURE = "measure"
+    """It may turn out not to, for as long as the device is held."""
+    FORCE = "force"
+    """An operator wants it all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +78,7 @@ class Running(Generic[C]):
         actor: Its supervisor.
         engine_id: The start that was last seen ready; "" before the first.
         client: What operations talk to it with.
+        terms: On which it was brought up.
     """
 
     plan: LaunchPlan
@@ -80,6 +87,7 @@ class Running(Generic[C]):
     client: C
     upstream: EndpointUpstream
     opened: AsyncExitStack
+    terms: Terms
 
     @property
     def profile(self) -> str:
@@ -90,6 +98,12 @@ class Running(Generic[C]):
     def verdict(self) -> Verdict:
         """Its residency."""
         return self.actor.verdict
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether it is not on the device as it should be, and nobody wants it so."""
+        wanted = self.terms is Terms.FORCE or self.plan.accept_offload
+        return not wanted and degraded(self.verdict)
 
     @property
     def is_ready(self) -> bool:
@@ -122,8 +136,10 @@ class Engines(Generic[C]):
         make_actor: Callable[[EngineKey], Actor],
         connect: Callable[[Endpoint], AbstractAsyncContextManager[C]],
         on_change: Callable[[DeviceKey], None],
+        on_judged: Callable[[LaunchPlan, Verdict], None] = lambda _plan, _verdict: None,
     ) -> None:
-        self._make_actor, self._connect, self._on_change = make_actor, connect, on_change
+        self._make_actor, self._connect = make_actor, connect
+        self._on_change, self._on_judged = on_change, on_judged
         self._actors: dict[EngineKey, Actor] = {}
         self._running: dict[DeviceKey, Running[C]] = {}
         self._tasks: TaskGroup | None = None
@@ -154,7 +170,7 @@ class Engines(Generic[C]):
         return tuple(self._actors[key].view() for key in sorted(self._actors))
 
     async def bring_up(
-        self, plan: LaunchPlan, reason: str, *, fresh: bool = False, offload: bool = True
+        self, plan: LaunchPlan, reason: str, *, fresh: bool = False, terms: Terms = Terms.SERVE
     ) -> Running[C]:
         """Start a plan; what else runs on the device is stopped first.
 
@@ -162,24 +178,27 @@ class Engines(Generic[C]):
             plan: What to start.
             reason: Why the others are stopped.
             fresh: Start anew even if the same serves already.
-            offload: Whether layers outside device memory are acceptable although the plan
-                does not accept them.
+            terms: Whether it may lie outside device memory although the plan does not
+                accept that.
 
         Raises:
-            EngineError: It does not fit or did not become ready, or another engine could
-                not be stopped. Its supervisor may still be trying (``retrying``).
+            MisfitError: It does not fit; it was stopped before any request could reach it.
+            EngineError: It did not become ready, or another engine could not be stopped.
+                Its supervisor may still be trying (``retrying``).
         """
         device = plan.key.device
         present = self.ready(device)
         if present is not None and present.is_as_planned(plan) and not fresh:
+            present.terms = terms
             return present
         await self.stop(device, reason)
         actor = await self._actor(plan.key)
         view = await _start(actor, plan)
-        if view.state == READY and not (offload or plan.accept_offload):
-            await _refuse_misfit(plan, actor)
         if view.state == READY:
-            running = await self._install(plan, actor)
+            self._on_judged(plan, actor.verdict)
+            if terms is Terms.SERVE and not plan.accept_offload:
+                await _refuse_misfit(plan, actor)
+            running = await self._install(plan, actor, terms)
             view = actor.view()
             if view.state == READY:
                 running.engine_id = view.id
@@ -191,7 +210,7 @@ class Engines(Generic[C]):
         """Count a start that its supervisor still tries as what runs on the device."""
         actor = await self._actor(key)
         if actor.plan is not None:
-            await self._install(actor.plan, actor)
+            await self._install(actor.plan, actor, Terms.SERVE)
 
     def retrying(self, key: EngineKey) -> bool:
         """Whether the supervisor goes on trying after a failure."""
@@ -232,7 +251,7 @@ class Engines(Generic[C]):
             revision = await actor.wait_change(revision)
             self._on_change(device)
 
-    async def _install(self, plan: LaunchPlan, actor: Actor) -> Running[C]:
+    async def _install(self, plan: LaunchPlan, actor: Actor, terms: Terms) -> Running[C]:
         async with AsyncExitStack() as opening:
             upstream = EndpointUpstream(plan.endpoint)
             opening.push_async_callback(upstream.aclose)
@@ -245,6 +264,7 @@ class Engines(Generic[C]):
             client=client,
             upstream=upstream,
             opened=opened,
+            terms=terms,
         )
         return running
 
@@ -270,10 +290,9 @@ async def _start(actor: Actor, plan: LaunchPlan) -> EngineView:
 async def _refuse_misfit(plan: LaunchPlan, actor: Actor) -> None:
     """Stop an engine that is not resident, before any request can reach it."""
     verdict = actor.verdict
-    if isinstance(verdict.residency, Evicted | Spilled):
+    if degraded(verdict):
         await _rest(actor, "it does not fit")
-        msg = f"{plan.arm} does not fit: {verdict.reason}"
-        raise EngineError(msg, failure=FailureClass.OOM_VRAM, hint=MISFIT_HINT)
+        raise MisfitError(plan, verdict)
 
 
 async def _rest(actor: Actor, reason: str) -> None:

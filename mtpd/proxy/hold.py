@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+import anyio
+
 from mtpd.errors import EngineError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from contextlib import AsyncExitStack
 
     from mtpd.proxy.engines import Running
@@ -98,6 +101,16 @@ class Hold(Generic[C]):
         self._running = None
         for lane in self._held:
             await self._halt(lane, self._reason)
+
+    async def end(self, leave: Callable[[Lane], Awaitable[None]]) -> None:
+        """Do something with each held lane before requests are let in again.
+
+        Raises:
+            EngineError: The kernel does not let go of a process.
+        """
+        with anyio.CancelScope(shield=True):
+            for lane in self._held:
+                await leave(lane)
 
     @property
     def running(self) -> Running[C]:

@@ -13,40 +13,31 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import anyio
 import structlog
 
-from mtpd.errors import MtpdError
 from mtpd.proxy import admission
-from mtpd.proxy.actors import READY
-from mtpd.proxy.admission_types import (
-    Close,
-    Failed,
-    Lost,
-    Pending,
-    Ready,
-    Recovering,
-    Serving,
-    Stopped,
-)
-from mtpd.proxy.engines import Engines, failure_of
+from mtpd.proxy.admission_types import Close
+from mtpd.proxy.changes import DRAIN_S, Changes
+from mtpd.proxy.engines import Terms
+from mtpd.proxy.feasibility import Feasibility
 from mtpd.proxy.hold import Hold
 from mtpd.proxy.lane import Lane
 from mtpd.proxy.outcomes import RejectedError
-from mtpd.types import EngineKey
 from mtpd.views import QueueView
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
 
     from mtpd.clock import Clock
     from mtpd.proxy.actors import Actor
-    from mtpd.proxy.engines import Lease, Running
-    from mtpd.types import Endpoint, LaunchPlan
+    from mtpd.proxy.engines import Lease
+    from mtpd.types import Endpoint, EngineKey, LaunchPlan
     from mtpd.units import DeviceKey
     from mtpd.views import EngineView
     from tuner.types import Arm
@@ -57,10 +48,6 @@ log = structlog.get_logger()
 
 C = TypeVar("C")
 
-RETRY_S = 60.0
-"""How long a profile that failed to start is not tried again for requests."""
-
-DRAIN_S = 120.0
 RECHECK_S = 1.0
 
 
@@ -88,6 +75,7 @@ class Switchboard(Generic[C]):
         connect: Opens the client that operations use (``EngineClient``).
         limits: Length and patience of the queue.
         clock: Source of time.
+        feasible: What is known to fit, and what not; nothing if left out.
     """
 
     def __init__(
@@ -101,14 +89,22 @@ class Switchboard(Generic[C]):
         connect: Callable[[Endpoint], AbstractAsyncContextManager[C]],
         limits: Limits,
         clock: Clock,
+        feasible: Feasibility | None = None,
     ) -> None:
-        self._plan_for, self._arm_for = plan_for, arm_for
-        self._device_for, self._slots_for = device_for, slots_for
+        self._plan_for, self._device_for = plan_for, device_for
         self._limits, self._clock = limits, clock
-        self._engines = Engines(make_actor=make_actor, connect=connect, on_change=self._observe)
-        self._lanes: dict[DeviceKey, Lane] = {}
-        self._last_arm: dict[DeviceKey, Arm] = {}
-        self._wants: deque[tuple[Lane, str]] = deque()
+        self._changes = Changes(
+            make_actor=make_actor,
+            plan_for=plan_for,
+            arm_for=arm_for,
+            slots_for=slots_for,
+            connect=connect,
+            clock=clock,
+            feasible=feasible or Feasibility(),
+            on_degraded=lambda lane: self._soon(partial(self._changes.leave_degraded, lane)),
+        )
+        self._engines, self._lanes = self._changes.engines, self._changes.lanes
+        self._due: deque[Callable[[], Coroutine[Any, Any, None]]] = deque()
         self._wanted = anyio.Event()
         self._rearmed = anyio.Event()
         self._closed: str | None = None
@@ -122,8 +118,8 @@ class Switchboard(Generic[C]):
             tasks.start_soon(self._keep_time)
             try:
                 while True:
-                    while self._wants:
-                        tasks.start_soon(self._bring_up_for_requests, *self._wants.popleft())
+                    while self._due:
+                        tasks.start_soon(self._due.popleft())
                     self._wanted = anyio.Event()
                     await self._wanted.wait()
             finally:
@@ -205,11 +201,13 @@ class Switchboard(Generic[C]):
         if (running := self._engines.ready(lane.device)) is not None and running.plan.arm == arm:
             plan = self._plan_for(arm)  # the model file may be another one since
             if running.is_as_planned(plan):
+                if force:
+                    running.terms = Terms.FORCE
                 return running.actor.view()
         log.info("switch.began", arm=str(arm), reason=reason)
         patience = _patience(drain_timeout_s, force=force)
         async with lane.exclusive(reason, force=force, timeout_s=patience):
-            return await self._change(lane, arm, reason, offload=force)
+            return await self._changes.change(lane, arm, reason, force=force)
 
     async def stop_engine(
         self,
@@ -232,7 +230,7 @@ class Switchboard(Generic[C]):
             if profile is not None and (running is None or running.profile != profile):
                 continue
             async with lane.exclusive(reason, force=force, timeout_s=patience):
-                await self._halt(lane, reason)
+                await self._changes.halt(lane, reason)
 
     @asynccontextmanager
     async def hold(
@@ -246,15 +244,18 @@ class Switchboard(Generic[C]):
         async with AsyncExitStack() as stack:
             hold = Hold(
                 lanes=self._lane,
-                attempt=self._attempt,
-                halt=self._halt,
+                attempt=self._changes.attempt,
+                halt=self._changes.halt,
                 stack=stack,
                 reason=reason,
                 drain_timeout_s=drain_timeout_s,
             )
             for lane in tuple(self._lanes.values()):
                 await hold.take(lane)
-            yield hold
+            try:
+                yield hold
+            finally:
+                await hold.end(self._changes.end_hold)
 
     # Inside ------------------------------------------------------------------------
 
@@ -274,7 +275,11 @@ class Switchboard(Generic[C]):
         return self._lanes[device]
 
     def _want(self, lane: Lane, profile: str) -> None:
-        self._wants.append((lane, profile))
+        self._soon(partial(self._bring_up_for_requests, lane, profile))
+
+    def _soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have it done in a task of its own."""
+        self._due.append(work)
         self._wanted.set()
 
     def _rearm(self) -> None:
@@ -291,104 +296,7 @@ class Switchboard(Generic[C]):
 
     async def _bring_up_for_requests(self, lane: Lane, profile: str) -> None:
         async with lane.lock:
-            if lane.state.engine != Pending(profile):
-                return  # a hold in between has changed what is wanted
-            try:
-                arm, why = self._arm_for(profile), "a request asks for another model"
-                await self._change(lane, arm, why, offload=False)
-            except MtpdError as error:
-                log.warning("engine.not_available", profile=profile, error=str(error))
-
-    async def _change(self, lane: Lane, arm: Arm, reason: str, *, offload: bool) -> EngineView:
-        """Bring an arm up, or back what served before; only with the lane's lock."""
-        try:
-            running = await self._attempt(lane, arm, reason, offload=offload)
-        except MtpdError as error:
-            await self._fall_back(lane, arm, error)
-            raise
-        return running.actor.view()
-
-    async def _attempt(
-        self, lane: Lane, arm: Arm, reason: str, *, fresh: bool = False, offload: bool = True
-    ) -> Running[C]:
-        """Bring an arm up and let requests know; with ``offload`` also one that does not fit."""
-        plan = self._plan_for(arm)
-        if lane.state.held is not None:
-            lane.post(Stopped())
-        running = await self._engines.bring_up(plan, reason, fresh=fresh, offload=offload)
-        self._serve(lane, running)
-        return running
-
-    async def _halt(self, lane: Lane, reason: str) -> None:
-        """Stop what runs on a lane that is held; nothing is brought back by itself."""
-        self._last_arm.pop(lane.device, None)
-        lane.post(Stopped())
-        await self._engines.stop(lane.device, reason)
-
-    def _serve(self, lane: Lane, running: Running[C]) -> None:
-        self._last_arm[lane.device] = running.plan.arm
-        lane.post(Ready(running.profile, max(1, self._slots_for(running.profile))))
-
-    async def _fall_back(self, lane: Lane, arm: Arm, error: MtpdError) -> None:
-        """After a failed attempt: wait for its supervisor, or bring back what served before."""
-        before = self._last_arm.get(lane.device)
-        key = EngineKey(lane.device, arm.profile)
-        if before is None and lane.state.held is None and self._engines.retrying(key):
-            await self._engines.adopt(key)
-            lane.post(Lost())
-            self._observe(lane.device)  # it may have come up in the meantime
-            return
-        if (present := self._engines.ready(lane.device)) is not None:
-            # The arm could not even be planned: what served still does.
-            self._give_up(lane, arm, error, present.plan.arm)
-            self._serve(lane, present)
-            return
-        back = None if before == arm else before
-        self._give_up(lane, arm, error, back)
-        if back is None:
-            with suppress(MtpdError):  # a wedged process is reported by its own view
-                await self._engines.stop(lane.device, "it did not become ready")
-            return
-        log.warning("switch.rolled_back", arm=str(arm), back=str(back), error=str(error))
-        try:
-            await self._attempt(lane, back, f"{arm} did not become ready")
-        except MtpdError as second:
-            self._give_up(lane, back, second, None)
-
-    def _give_up(self, lane: Lane, arm: Arm, error: MtpdError, back: Arm | None) -> None:
-        """Turn away those who wait for an arm, unless its profile is coming back."""
-        if back is None:
-            self._last_arm.pop(lane.device, None)
-        elif back.profile == arm.profile:
-            return
-        lane.post(
-            Failed(
-                profile=arm.profile,
-                why=str(error),
-                now=self._clock.now(),
-                retry_after_s=RETRY_S,
-                restoring=None if back is None else back.profile,
-            )
-        )
-
-    def _observe(self, device: DeviceKey) -> None:
-        """An engine of a device has changed state by itself."""
-        lane, running = self._lanes.get(device), self._engines.running(device)
-        if lane is None or running is None:
-            return
-        if running.is_ready and isinstance(lane.state.engine, Serving):
-            return
-        view = running.actor.view()
-        if isinstance(lane.state.engine, Serving):
-            lane.post(Lost())
-        if view.state == READY:
-            running.engine_id = view.id
-            self._serve(lane, running)
-        elif view.state == "stopping":
-            # llama-server does not end before its connections are closed.
-            lane.cut()
-        elif view.state in {"failed", "wedged"} and isinstance(lane.state.engine, Recovering):
-            self._give_up(lane, running.plan.arm, failure_of(view), None)
+            await self._changes.for_requests(lane, profile)
 
 
 def _patience(asked: float | None, *, force: bool) -> float:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fails", "FakeActor", "Loads"]
 
-SETTLED = {"ready", "stopped", "failed", "backoff", "wedged"}
+SETTLED = {"ready", "stopped", "failed", "backoff", "wedged", "vram_unrecovered", "gpu_failed"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class FakeActor:
 
     Attributes:
         script: Outcomes of the starts to come; an empty script loads.
+        verdicts: Residency of every start of a depth; unknown for those not named.
         history: Every state with the arm, as "loading a@1".
         deaf: Whether a stop ends in wedged.
     """
@@ -49,6 +50,7 @@ class FakeActor:
         self.plan: LaunchPlan | None = None
         self.verdict = Verdict()
         self.script: deque[Loads | Fails] = deque()
+        self.verdicts: dict[int, Verdict] = {}
         self.history: list[str] = []
         self.deaf = False
         self._inbox: deque[LaunchPlan | str] = deque()
@@ -132,8 +134,14 @@ class FakeActor:
 
     def recover(self) -> None:
         """The restart after a crash succeeded."""
+        self._judge()
         self._view = replace(self._view, starts=self._view.starts + 1)
         self._become("ready", engine_id=f"{self.key.profile}#{self._view.starts}", failure=None)
+
+    def rejudge(self, verdict: Verdict) -> None:
+        """It serves, and its residency has become another."""
+        self.verdict = verdict
+        self._tell()
 
     def give_up(self, reason: str = "it died too often") -> None:
         """The restarts have come to an end."""
@@ -152,10 +160,15 @@ class FakeActor:
                 return
             if outcome.gate is not None:
                 await outcome.gate.wait()
+            self._judge()
             self._become("ready")
 
+    def _judge(self) -> None:
+        assert self.plan is not None
+        self.verdict = self.verdicts.get(self.plan.arm.depth, Verdict())
+
     def _stop(self) -> None:
-        if self._view.state in {"stopped", "failed"}:
+        if self._view.state in {"stopped", "failed", "vram_unrecovered", "gpu_failed"}:
             return
         self._become("stopping")
         self._become("wedged" if self.deaf else "stopped")

@@ -1,0 +1,289 @@
+"""What serves on each device: brings arms up, rolls back, leaves what has degraded.
+
+Every change is made by whoever holds the lane's lock. An arm that does not stay on the
+device is never served unless its profile or an operator accepts that: what served before
+comes back, or the next arm of the same profile that fits, and requests wait meanwhile.
+Not covered: queueing and draining (``lane``), and who asks (``switch``).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import structlog
+
+from mtpd.errors import MtpdError
+from mtpd.proxy.actors import READY
+from mtpd.proxy.admission_types import Failed, Lost, Pending, Ready, Recovering, Serving, Stopped
+from mtpd.proxy.engines import Engines, Terms, failure_of
+from mtpd.proxy.feasibility import Feasibility, MisfitError
+from mtpd.proxy.outcomes import DrainTimeoutError
+from mtpd.types import EngineKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from mtpd.clock import Clock
+    from mtpd.proxy.actors import Actor
+    from mtpd.proxy.engines import Running
+    from mtpd.proxy.lane import Lane
+    from mtpd.types import Endpoint, LaunchPlan, Verdict
+    from mtpd.units import DeviceKey
+    from mtpd.views import EngineView
+    from tuner.types import Arm
+
+__all__ = ["DRAIN_S", "Changes"]
+
+log = structlog.get_logger()
+
+C = TypeVar("C")
+
+RETRY_S = 60.0
+"""How long a profile that failed to start is not tried again for requests."""
+
+DRAIN_S = 120.0
+"""How long running requests are waited for before a change."""
+
+
+class Changes(Generic[C]):
+    """Owns the engine set, and what the lanes are told of it.
+
+    Args:
+        make_actor: Makes the supervisor of an engine key; called once per key.
+        plan_for: Plans the start of an arm; raises MtpdError if it cannot.
+        arm_for: The arm that is chosen for a profile.
+        slots_for: How many requests a profile's engine works on at once.
+        connect: Opens the client that operations use.
+        clock: Source of time.
+        feasible: What is known to fit.
+        on_degraded: Told of a lane whose engine has lost its residency; must see to it
+            that ``leave_degraded`` is run in a task of its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        make_actor: Callable[[EngineKey], Actor],
+        plan_for: Callable[[Arm], LaunchPlan],
+        arm_for: Callable[[str], Arm],
+        slots_for: Callable[[str], int],
+        connect: Callable[[Endpoint], AbstractAsyncContextManager[C]],
+        clock: Clock,
+        feasible: Feasibility,
+        on_degraded: Callable[[Lane], None],
+    ) -> None:
+        self._plan_for, self._arm_for, self._slots_for = plan_for, arm_for, slots_for
+        self._clock, self._feasible, self._on_degraded = clock, feasible, on_degraded
+        self.engines = Engines(
+            make_actor=make_actor,
+            connect=connect,
+            on_change=self.observe,
+            on_judged=self._judged,
+        )
+        self.lanes: dict[DeviceKey, Lane] = {}
+        self._last_arm: dict[DeviceKey, Arm] = {}
+        self._leaving: set[DeviceKey] = set()
+
+    # What is asked for --------------------------------------------------------------
+
+    async def for_requests(self, lane: Lane, profile: str) -> None:
+        """Bring a profile up because requests wait for it; with the lane's lock."""
+        if lane.state.engine != Pending(profile):
+            return  # a hold in between has changed what is wanted
+        arm = self._arm_for(profile)
+        try:
+            await self._fitting(lane, arm, "a request asks for another model")
+        except MtpdError as error:
+            await self._fall_back(lane, arm, error)
+            log.warning("engine.not_available", profile=profile, error=str(error))
+
+    async def change(self, lane: Lane, arm: Arm, reason: str, *, force: bool) -> EngineView:
+        """Bring an arm up, or back what served before; with the lane's lock."""
+        try:
+            running = await self.attempt(
+                lane, arm, reason, terms=Terms.FORCE if force else Terms.SERVE
+            )
+        except MtpdError as error:
+            await self._fall_back(lane, arm, error)
+            raise
+        return running.actor.view()
+
+    async def attempt(
+        self,
+        lane: Lane,
+        arm: Arm,
+        reason: str,
+        *,
+        fresh: bool = False,
+        terms: Terms = Terms.MEASURE,
+    ) -> Running[C]:
+        """Bring an arm up and let requests know.
+
+        Raises:
+            MisfitError: It does not fit; one that is known not to is not even started.
+        """
+        plan = self._plan_for(arm)
+        if terms is not Terms.FORCE:
+            self._feasible.check(plan)
+        if lane.state.held is not None:
+            lane.post(Stopped())
+        running = await self.engines.bring_up(plan, reason, fresh=fresh, terms=terms)
+        self._serve(lane, running)
+        return running
+
+    async def halt(self, lane: Lane, reason: str) -> None:
+        """Stop what runs on a lane that is held; nothing is brought back by itself."""
+        self._last_arm.pop(lane.device, None)
+        lane.post(Stopped())
+        await self.engines.stop(lane.device, reason)
+
+    async def end_hold(self, lane: Lane) -> None:
+        """Leave nothing running on a lane that may be measured, but not served."""
+        running = self.engines.ready(lane.device)
+        if running is None:
+            return
+        if running.is_degraded:
+            await self.halt(lane, f"{running.plan.arm} does not fit")
+        elif running.terms is Terms.MEASURE:
+            running.terms = Terms.SERVE
+
+    async def leave_degraded(self, lane: Lane) -> None:
+        """Put an arm that fits in the place of one that has lost its residency.
+
+        Running requests end first, however long they take; those that come meanwhile wait.
+        """
+        try:
+            while (running := self._degraded(lane)) is not None:
+                reason = f"{running.plan.arm} is {running.verdict.label}"
+                with suppress(DrainTimeoutError):
+                    async with lane.exclusive(reason, force=False, timeout_s=DRAIN_S):
+                        await self._replace(lane)
+        finally:
+            self._leaving.discard(lane.device)
+
+    # Inside -------------------------------------------------------------------------
+
+    async def _fitting(self, lane: Lane, arm: Arm, reason: str) -> Running[C]:
+        """Bring an arm up, or the next one of its profile that fits."""
+        while True:
+            try:
+                return await self.attempt(lane, arm, reason, terms=Terms.SERVE)
+            except MisfitError as error:
+                instead = self._feasible.instead(error.plan)
+                if instead is None:
+                    raise
+                log.warning("residency.shallower", arm=str(arm), to=str(instead), why=str(error))
+                arm = instead
+
+    def _degraded(self, lane: Lane) -> Running[C] | None:
+        running = self.engines.ready(lane.device)
+        return running if running is not None and running.is_degraded else None
+
+    async def _replace(self, lane: Lane) -> None:
+        """Roll back a degraded engine; with the lane held."""
+        running = self._degraded(lane)
+        if running is None:
+            return
+        arm, error = running.plan.arm, MisfitError(running.plan, running.verdict)
+        instead = self._feasible.instead(running.plan)
+        log.warning("residency.rolled_back", arm=str(arm), back=str(instead), error=str(error))
+        try:
+            if instead is None:
+                raise error
+            await self._fitting(lane, instead, str(error))
+        except MtpdError as failed:
+            self._give_up(lane, arm, failed, None)
+            with suppress(MtpdError):
+                await self.engines.stop(lane.device, str(error))
+
+    def _judged(self, plan: LaunchPlan, verdict: Verdict) -> None:
+        self._feasible.note(plan.fingerprint, plan.arm, verdict)
+
+    def _serve(self, lane: Lane, running: Running[C]) -> None:
+        if not running.is_degraded:
+            self._last_arm[lane.device] = running.plan.arm
+        lane.post(Ready(running.profile, max(1, self._slots_for(running.profile))))
+
+    async def _fall_back(self, lane: Lane, arm: Arm, error: MtpdError) -> None:
+        """After a failed attempt: wait for its supervisor, or bring back what served before."""
+        before = self._last_arm.get(lane.device)
+        key = EngineKey(lane.device, arm.profile)
+        if before is None and lane.state.held is None and self.engines.retrying(key):
+            await self.engines.adopt(key)
+            lane.post(Lost())
+            self.observe(lane.device)  # it may have come up in the meantime
+            return
+        if (present := self.engines.ready(lane.device)) is not None:
+            # The arm could not even be planned: what served still does.
+            self._give_up(lane, arm, error, present.plan.arm)
+            self._serve(lane, present)
+            return
+        back = None if before == arm else before
+        self._give_up(lane, arm, error, back)
+        if back is None:
+            with suppress(MtpdError):  # a wedged process is reported by its own view
+                await self.engines.stop(lane.device, "it did not become ready")
+            return
+        log.warning("switch.rolled_back", arm=str(arm), back=str(back), error=str(error))
+        try:
+            await self.attempt(lane, back, f"{arm} did not become ready", terms=Terms.SERVE)
+        except MtpdError as second:
+            self._give_up(lane, back, second, None)
+
+    def _give_up(self, lane: Lane, arm: Arm, error: MtpdError, back: Arm | None) -> None:
+        """Turn away those who wait for an arm, unless its profile can still be served."""
+        if back is None:
+            self._last_arm.pop(lane.device, None)
+        elif back.profile == arm.profile:
+            return
+        if isinstance(error, MisfitError) and self._feasible.instead(error.plan) is not None:
+            return  # those who wait are served by a shallower arm of the profile
+        lane.post(
+            Failed(
+                profile=arm.profile,
+                why=str(error),
+                now=self._clock.now(),
+                retry_after_s=RETRY_S,
+                restoring=None if back is None else back.profile,
+            )
+        )
+
+    def observe(self, device: DeviceKey) -> None:
+        """An engine of a device has changed by itself: its state, or its residency."""
+        lane, running = self.lanes.get(device), self.engines.running(device)
+        if lane is None or running is None:
+            return
+        view = running.actor.view()
+        if view.state == READY:
+            self._judged(running.plan, running.verdict)
+        if running.is_ready and isinstance(lane.state.engine, Serving):
+            self._react(lane, running)
+            return
+        if isinstance(lane.state.engine, Serving):
+            lane.post(Lost())
+        if view.state == READY:
+            running.engine_id = view.id
+            if not self._react(lane, running):
+                self._serve(lane, running)
+        elif view.state == "stopping":
+            # llama-server does not end before its connections are closed.
+            lane.cut()
+        elif view.state not in {"backoff", "ready"} and _at_an_end(view.state, lane):
+            self._give_up(lane, running.plan.arm, failure_of(view), None)
+
+    def _react(self, lane: Lane, running: Running[C]) -> bool:
+        """Have a degraded engine left; whether it is one. A hold decides for itself."""
+        if not running.is_degraded or lane.state.held is not None:
+            return False
+        if lane.device not in self._leaving:
+            self._leaving.add(lane.device)
+            self._on_degraded(lane)
+        return True
+
+
+def _at_an_end(state: str, lane: Lane) -> bool:
+    """Whether requests that wait for a restart wait in vain."""
+    ended = state in {"failed", "wedged", "vram_unrecovered", "gpu_failed"}
+    return ended and isinstance(lane.state.engine, Recovering)
