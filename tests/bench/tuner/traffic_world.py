@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     from tests.bench.tuner.fleet import Cond
 
-Floats = "NDArray[np.float64]"
-Ints = "NDArray[np.int64]"
-
 REQUEST_LOGIT_SD: Final = 0.25
 STEP_SD: Final = 0.03
 TOKENS_SD: Final = 0.8

@@ -88,6 +88,14 @@ def test_without_traffic_no_gain_earns_a_switch_back() -> None:
         assert (verdict.x_req, verdict.switch) == (None, False)
 
 
+def test_with_little_traffic_the_cost_over_the_horizon_is_what_is_required() -> None:
+    verdict = switch_decision(
+        tps_now=50.0, tps_new=60.0, sd_log=0.01, horizon_tokens=20_000, cost_s=80.0
+    )
+    assert verdict.x_req == pytest.approx(-math.log(1 - 80 * 50 / 20_000))
+    assert not verdict.switch
+
+
 def test_a_clear_gain_sets_the_depth_and_says_how_sure() -> None:
     state, decision = decide(RULES, PolicyState(), moment(BETTER))
     assert decision.act is Act.SWITCH
@@ -131,6 +139,11 @@ def test_what_stands_in_the_way_is_said(more: dict[str, object], why: str) -> No
     assert decision.act is Act.KEEP
     assert decision.reason.startswith(f"keep m@2: would switch to m@3 but {why}: m@3 pays")
     assert state.restarts == ()
+
+
+def test_a_silence_of_just_the_length_that_is_asked_for_is_enough() -> None:
+    _, decision = decide(RULES, PolicyState(), moment(BETTER, idle_s=RULES.idle_s))
+    assert decision.act is Act.SWITCH
 
 
 def test_off_does_nothing_and_observe_only_says() -> None:
