@@ -27,7 +27,6 @@ __all__ = [
     "DepthRowView",
     "EngineView",
     "EvidenceView",
-    "ExplanationView",
     "FailureView",
     "GateView",
     "IntervalView",
@@ -275,23 +274,6 @@ class DecisionView:
     measurement_ids: tuple[int, ...]
     operation_id: str | None
     outcome: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplanationView:
-    """A decision with all that it stands on.
-
-    Attributes:
-        decision: The journal row.
-        rows: The depth rows that were compared, by profile and depth.
-        measurements: The stored repetitions behind the rows, oldest first.
-        chain: How the decision follows from them, one sentence per step.
-    """
-
-    decision: DecisionView
-    rows: tuple[DepthRowView, ...]
-    measurements: tuple[MeasurementView, ...]
-    chain: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from mtpd.api.filters import Position
     from mtpd.bus import SubscriberDropped
     from mtpd.events import Envelope
+    from mtpd.explanation_views import ExplanationView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
-        ExplanationView,
         MeasurementView,
         ModelView,
         OperationView,

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
         TuneBody,
         UnloadBody,
     )
+    from mtpd.explanation_views import ExplanationView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
-        ExplanationView,
         MeasurementView,
         ModelView,
         OperationView,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
-from mtpd import views
+from mtpd import explanation_views, views
 from mtpd.api import errors, handlers, schema, sse
 from mtpd.api.auth import Policy, Scope
 from mtpd.api.auth import middleware as authentication
@@ -215,7 +215,7 @@ ROUTES: tuple[Route, ...] = (
         handlers.explain,
         "A decision with all that it stands on",
         query=schema.ExplainQuery,
-        response=views.ExplanationView,
+        response=explanation_views.ExplanationView,
     ),
     Route(
         method="GET",

@@ -14,16 +14,16 @@ import click
 
 from mtpd import __version__
 from mtpd.api.filters import OLDEST, parse_position, wants
-from mtpd.cli import lists, operations, render
+from mtpd.cli import explaining, lists, operations, render
 from mtpd.cli.client import StreamEvent, segment
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.failure import exit_code_of
 from mtpd.cli.session import Session, connected, connection_options
 from mtpd.errors import UnreachableError
+from mtpd.explanation_views import ExplanationView
 from mtpd.views import (
     ConfigValueView,
     DecisionView,
-    ExplanationView,
     MeasurementView,
     ModelView,
     StatusView,
@@ -123,7 +123,7 @@ def explain(session: Session, decision: int | None, *, subject: str | None) -> N
         message = "ID and --subject exclude each other."
         raise click.UsageError(message)
     reply = session.client.get("/explain", {"id": decision, "subject": subject})
-    session.show(reply, lambda: render.explanation(decode(ExplanationView, reply.data)))
+    session.show(reply, lambda: explaining.explanation(decode(ExplanationView, reply.data)))
 
 
 @cli.command()

@@ -1,7 +1,7 @@
-"""The depth table, the acceptance table, the status screen and the explanation.
+"""The depth table, the acceptance table and the status screen.
 
 Pure of input and output: everything returns something that a rich console prints.
-The plain lists are in ``mtpd.cli.lists``.
+The plain lists are in ``mtpd.cli.lists``, the explanation in ``mtpd.cli.explaining``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from rich.text import Text
 
 from mtpd.cli.cells import (
     ALPHA,
-    NONE,
     WIDTH,
     arm_label,
     cell,
@@ -39,12 +38,11 @@ if TYPE_CHECKING:
         ArmView,
         DepthRowView,
         EngineView,
-        ExplanationView,
         OperationView,
         StatusView,
     )
 
-__all__ = ["alpha_table", "depth_table", "explanation", "progress_text", "status_panel"]
+__all__ = ["alpha_table", "depth_table", "progress_text", "status_panel"]
 
 ALPHA_CAPTION = (
     f"{ALPHA}N: how often the draft's Nth token is accepted when those before it were;"
@@ -173,45 +171,6 @@ def alpha_table(rows: Sequence[DepthRowView], *, title: str = "acceptance by pos
     made.caption = Text(ALPHA_CAPTION)
     made.caption_justify = "left"
     return made
-
-
-def explanation(view: ExplanationView) -> Group:
-    """A decision, the chain of sentences that leads to it, and the rows it stands on."""
-    decision = view.decision
-    head = grid()
-    line(head, "decision", f"{decision.id}: {decision.act}, {clock_text(decision.at)}")
-    line(head, "about", decision.subject)
-    line(head, "arm", NONE if decision.arm is None else arm_label(decision.arm))
-    line(head, "before", NONE if decision.previous is None else arm_label(decision.previous))
-    if decision.predicted is not None:
-        low, mid, high = decision.predicted.low, decision.predicted.mid, decision.predicted.high
-        line(head, "expected", f"{mid:.1f} tok/s ({low:.1f} to {high:.1f})")
-    line(head, "reason", decision.reason)
-    line(head, "outcome", decision.outcome or NONE)
-    steps = grid()
-    for count, sentence in enumerate(view.chain, start=1):
-        line(steps, f"{count}.", sentence)
-    parts: list[RenderableType] = [head, Text(""), steps]
-    for profile in dict.fromkeys(row.arm.profile for row in view.rows):
-        rows = [row for row in view.rows if row.arm.profile == profile]
-        # What was only measured has not been chosen.
-        chosen = None if decision.act == "measure" else decision.arm
-        parts += [Text(""), depth_table(rows, chosen=chosen)]
-    if view.measurements:
-        ids = _ranges([one.id for one in view.measurements])
-        parts += [Text(""), Text(f"from {len(view.measurements)} measurements: {ids}")]
-    return Group(*parts)
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Numbers with runs drawn together: 1-6, 9."""
-    runs: list[list[int]] = []
-    for one in sorted(numbers):
-        if runs and one == runs[-1][-1] + 1:
-            runs[-1][1:] = [one]
-        else:
-            runs.append([one])
-    return ", ".join("-".join(map(str, run)) for run in runs)
 
 
 def status_panel(view: StatusView) -> Group:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mtpd.control.tuning import Tuning, TuningPlan
     from mtpd.engine.client import EngineClient
     from mtpd.events import Envelope
+    from mtpd.explanation_views import ExplanationView
     from mtpd.operations import Operations, Progress
     from mtpd.proxy.switch import Switchboard
     from mtpd.store.journal import Journal
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
-        ExplanationView,
         GateView,
         Json,
         MeasurementView,
@@ -202,10 +202,12 @@ class Control:
             msg = f"there is no {what}"
             raise NotFoundError(msg, hint="mtpctl decisions lists them")
         cells = MeasurementFilter(ids=decision.measurement_ids)
+        recorded = await self._journal.inputs(decision.id)
         return explanation(
             decision,
             await self._measurements.list(cells),
             await self._measurements.observations(cells),
+            None if recorded is None else recorded[1],
         )
 
     def position(self) -> tuple[str, int]:

@@ -4,42 +4,144 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mtpd.control.chain import ModelStory, model_chain
+from mtpd.control.deciding import PROBE, DepthInputs, PoolInputs, decide
+from mtpd.control.recorded import decode_inputs, difference
 from mtpd.control.rows import depth_rows
-from mtpd.views import ExplanationView
+from mtpd.explanation_views import ExplanationView, ReplayView
+from mtpd.types import Absent
+from tuner.plan import History
 from tuner.summary import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from mtpd.views import DecisionView, DepthRowView, MeasurementView
+    from mtpd.views import DecisionView, DepthRowView, Json, MeasurementView
     from tuner.types import Observation
 
 __all__ = ["explanation"]
+
+_RULES = {
+    "keep": "the incumbent stays unless an arm is proven to be more than 2 % faster",
+    "reject": "an arm that is not proven to be in device memory is never chosen",
+}
+_CHOICE = (
+    "the highest mean wins; an arm that needs less memory is preferred where the chance that"
+    " it gives away more than 2 % is small"
+)
+_ORDERED = "an operator or the configuration named this arm"
+_POOL = "the rules R0 to R5 for models, named in the sentence (docs/adr)"
+_PROBE = "a probe chooses nothing: a depth pays if it is faster with a chance of 95 %"
 
 
 def explanation(
     decision: DecisionView,
     measurements: Sequence[MeasurementView],
     observations: Sequence[Observation],
+    recorded: Mapping[str, Json] | None = None,
 ) -> ExplanationView:
-    """A decision with the rows it compared and one sentence per step.
+    """A decision with everything that it stands on, in the order of the argument.
 
     Args:
         decision: The journal row.
         measurements: The stored repetitions that it rests on.
         observations: The same, as the tuner takes them.
+        recorded: The decision's inputs as the journal holds them.
     """
     rows = depth_rows(summarise(observations))
     notes = [f"note: {e}" for e in decision.evidence if e.startswith("the machine was busy")]
     chain = [_measured(measurements), *(_row(row) for row in rows), *notes, decision.reason]
     if decision.outcome:
         chain.append(f"then: {decision.outcome}")
+    inputs = decode_inputs(recorded or {}, observations)
     return ExplanationView(
         decision=decision,
+        models=tuple(
+            model_chain(story) for story in _stories(inputs, observations, recorded or {})
+        ),
         rows=rows,
         measurements=tuple(measurements),
+        rule=_rule(decision, inputs, measurements),
+        replay=_replay(decision, inputs, measurements),
         chain=tuple(chain),
     )
+
+
+def _stories(
+    inputs: DepthInputs | PoolInputs | Absent,
+    observations: Sequence[Observation],
+    recorded: Mapping[str, Json],
+) -> list[ModelStory]:
+    found = recorded.get("verdicts")
+    verdicts = found if isinstance(found, dict) else {}
+    match inputs:
+        case DepthInputs():
+            return [
+                ModelStory(
+                    profile=inputs.subject,
+                    history=inputs.history,
+                    design=inputs.design,
+                    memory_bytes=inputs.memory_bytes,
+                    verdicts=verdicts,
+                )
+            ]
+        case PoolInputs():
+            return [
+                ModelStory(
+                    profile=member.arm.profile,
+                    history=member.history,
+                    design=None,
+                    memory_bytes={}
+                    if member.memory_bytes is None
+                    else {member.arm: member.memory_bytes},
+                    verdicts=verdicts,
+                    note=f"how its depth was found: mtpctl explain --subject {member.arm.profile}",
+                )
+                for member in inputs.members
+            ]
+        case Absent(reason=reason):
+            names = dict.fromkeys(one.arm.profile for one in observations)
+            return [
+                ModelStory(
+                    profile=name,
+                    history=History(
+                        observations=tuple(o for o in observations if o.arm.profile == name)
+                    ),
+                    design=None,
+                    memory_bytes={},
+                    verdicts={},
+                    note=f"what was asked and why: {reason}",
+                )
+                for name in names
+            ]
+
+
+def _rule(
+    decision: DecisionView,
+    inputs: DepthInputs | PoolInputs | Absent,
+    measurements: Sequence[MeasurementView],
+) -> str:
+    if isinstance(inputs, PoolInputs):
+        return _POOL
+    if isinstance(inputs, DepthInputs) and inputs.method == PROBE:
+        return _PROBE
+    if not measurements and isinstance(inputs, Absent):
+        return _ORDERED
+    return _RULES.get(decision.act, _CHOICE)
+
+
+def _replay(
+    decision: DecisionView,
+    inputs: DepthInputs | PoolInputs | Absent,
+    measurements: Sequence[MeasurementView],
+) -> ReplayView:
+    if isinstance(inputs, Absent):
+        return ReplayView(state="not_recorded", sentence=inputs.reason)
+    differs = difference(decision, decide(inputs))
+    if differs is not None:
+        return ReplayView(state="differs", sentence=differs)
+    sentence = f"from {_count(len(measurements), 'recorded repetition')}: the same decision"
+    return ReplayView(state="same", sentence=sentence)
 
 
 def _measured(measurements: Sequence[MeasurementView]) -> str:

@@ -18,7 +18,7 @@ from mtpd.bus import Bus
 from mtpd.errors import ConflictError, InvalidError, MtpdError, NotFoundError
 from mtpd.events import OperationChanged
 from mtpd.units import Seq
-from mtpd.views import ExplanationView, OperationView, ProgressView, encode
+from mtpd.views import OperationView, ProgressView, encode
 from tests.fakes import views
 from tests.fakes.clock import FakeClock
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mtpd.api.sse import StreamSettings
     from mtpd.bus import SubscriberDropped
     from mtpd.events import Envelope, Event
+    from mtpd.explanation_views import ExplanationView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -187,15 +188,7 @@ class ScriptedBackend:
         if found is None or subject not in (None, found.subject):
             message = "No decision has been made yet about that."
             raise NotFoundError(message, hint="mtpctl decisions lists what there is.")
-        return ExplanationView(
-            decision=found,
-            rows=views.depth_rows(),
-            measurements=(views.measurement(1), views.measurement(2)),
-            chain=(
-                "Depth 3, 4 and 5 evict a layer of the trunk to the CPU: not eligible.",
-                "Depth 2 is resident and gives 51.2 tok/s.",
-            ),
-        )
+        return dataclasses.replace(views.explanation(), decision=found)
 
     def position(self) -> Position:
         return self.bus.boot, self.bus.seq

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from mtpd.explanation_views import (
+    AskView,
+    CellView,
+    CostView,
+    DepthSpeedView,
+    ExplanationView,
+    ModelChainView,
+    OutView,
+    ReplayView,
+    StartView,
+)
 from mtpd.memory_views import (
     AdviceView,
     DepthMemoryView,
@@ -152,6 +163,112 @@ def decision(number: int = 17) -> DecisionView:
         measurement_ids=(1, 2),
         operation_id="op-0007",
         outcome="serving since 22:40:09",
+    )
+
+
+def replay(state: str = "same", sentence: str = "") -> ReplayView:
+    said = "from 2 recorded repetitions: the same decision"
+    return ReplayView(state=state, sentence=sentence or said)
+
+
+def model_chain() -> ModelChainView:
+    """Two starts of note 002's model: depth 2 is resident, depth 3 is not."""
+    return ModelChainView(
+        profile=QWEN,
+        asks=(
+            AskView(
+                number=1,
+                arm=arm(depth=3),
+                reason="depth 3 is where the operator wanted to start",
+                repetitions=12,
+                short_steps=24,
+            ),
+            AskView(
+                number=2,
+                arm=arm(),
+                reason="depth 2 is the next one that fits",
+                repetitions=12,
+                short_steps=24,
+            ),
+        ),
+        stop="every depth that fits was measured",
+        starts=(
+            StartView(
+                start_id="3f0c1d22aa",
+                arm=arm(depth=3),
+                residency="evicted",
+                reason="layer 0 runs on the CPU",
+                evidence=(EvidenceView(line="layer 0 CPU", says="layer 0 is on the CPU"),),
+                failure=None,
+                repetitions=12,
+                short_steps=0,
+            ),
+            StartView(
+                start_id="77e0b1c4d9",
+                arm=arm(),
+                residency="resident",
+                reason=residency().reason,
+                evidence=residency().evidence,
+                failure=None,
+                repetitions=12,
+                short_steps=72,
+            ),
+        ),
+        cells=tuple(
+            CellView(
+                arm=arm(),
+                workload="short",
+                prompt=prompt,
+                repetitions=3,
+                median_tps=55.4 - prompt,
+                outliers=prompt % 2,
+                digest=None if prompt == 2 else f"ab{prompt}2" * 16,
+            )
+            for prompt in range(3)
+        ),
+        cost=CostView(row_cost=interval(0.41, 0.03), source="72 single steps within 1 start"),
+        speeds=tuple(
+            DepthSpeedView(
+                depth=depth,
+                tokens_per_step=tokens,
+                step_ms=interval(30.9 * (1 + 0.41 * depth), 0.5),
+                cost=1 + 0.41 * depth,
+                tps=interval(1000 * tokens / (30.9 * (1 + 0.41 * depth)), 0.8),
+                forecast_tps=None if depth != 2 else interval(50.8, 3.0),
+                measured_tps=51.2 if depth == 2 else None,
+                misfit=0.0 if depth != 2 else 0.01,
+                memory_bytes=(15000 + 150 * depth) * MIB,
+            )
+            for depth, tokens in enumerate((1.0, 1.96, 2.81))
+        ),
+        out=(
+            OutView(
+                arm=arm(depth=1),
+                verdict="does not pay",
+                reason="is expected at 45.0 tok/s of 51.2, does not pay",
+            ),
+            OutView(
+                arm=arm(depth=3),
+                verdict="does not fit",
+                reason="does not fit (1 layer on the CPU)",
+            ),
+        ),
+        note="",
+    )
+
+
+def explanation() -> ExplanationView:
+    return ExplanationView(
+        decision=decision(),
+        models=(model_chain(),),
+        rows=depth_rows(),
+        measurements=(measurement(1), measurement(2)),
+        rule="the highest mean wins",
+        replay=replay(),
+        chain=(
+            "Depth 3, 4 and 5 evict a layer of the trunk to the CPU: not eligible.",
+            "Depth 2 is resident and gives 51.2 tok/s.",
+        ),
     )
 
 

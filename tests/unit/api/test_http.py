@@ -220,7 +220,11 @@ async def test_a_decision_is_explained_with_all_that_it_stands_on(tmp_path: Path
     async with serving(ScriptedBackend(), tmp_path / "s") as served:
         _, latest, _ = await over_tcp(served, "GET", f"{PREFIX}/explain")
         _, named, _ = await over_tcp(served, "GET", f"{PREFIX}/explain?id=16&subject=default")
-        assert list(latest) == ["decision", "rows", "measurements", "chain"]
+        assert list(latest) == [
+            *("decision", "models", "rows", "measurements", "rule", "replay", "chain"),
+        ]
+        assert latest["models"][0]["asks"][0]["reason"].startswith("depth 3 is where")
+        assert latest["replay"]["state"] == "same"
         assert (latest["decision"]["id"], named["decision"]["id"]) == (17, 16)
 
 

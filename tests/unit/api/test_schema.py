@@ -24,7 +24,8 @@ from mtpd.api.schema import (
 )
 from mtpd.cli.decode import decode
 from mtpd.errors import BinaryError, ConfigError, MtpdError, NotFoundError, UpstreamError
-from mtpd.views import ExplanationView, ModelView, ProgressView, StatusView, encode
+from mtpd.explanation_views import ExplanationView
+from mtpd.views import ModelView, ProgressView, StatusView, encode
 from tests.fakes import views
 
 JSON = st.recursive(

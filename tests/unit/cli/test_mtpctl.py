@@ -11,10 +11,10 @@ import pytest
 
 from mtpd.api.routes import PREFIX
 from mtpd.cli.decode import decode
+from mtpd.explanation_views import ExplanationView
 from mtpd.views import (
     ConfigValueView,
     DecisionView,
-    ExplanationView,
     MeasurementView,
     ModelView,
     OperationView,

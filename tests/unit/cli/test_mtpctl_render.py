@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from mtpd.cli import lists, render
+from mtpd.cli import explaining, lists, render
 from mtpd.cli.cells import ALPHA, NONE, clock_text, duration, size
 from mtpd.cli.mtpctl import cli
 from mtpd.cli.operations import operation_report
-from mtpd.views import EvidenceView, ExplanationView, FailureView, OperationView, ProgressView
+from mtpd.views import EvidenceView, FailureView, OperationView, ProgressView
 from tests.fakes import views
 from tests.fakes.backend import ENGINE, measured
 from tests.unit.cli.support import check_golden
@@ -74,12 +74,48 @@ def test_the_marked_arm_is_said_once() -> None:
 
 def test_what_was_only_measured_is_not_called_chosen() -> None:
     decision = dataclasses.replace(views.decision(), act="measure")
-    view = ExplanationView(
-        decision=decision, rows=views.depth_rows(), measurements=(), chain=("One step.",)
+    view = dataclasses.replace(views.explanation(), decision=decision)
+    assert "chosen" not in drawn(explaining.explanation(view))
+    assert drawn(explaining.explanation(views.explanation())).count("chosen") == 1
+
+
+def test_the_explanation_goes_from_what_was_asked_to_the_replay() -> None:
+    text = drawn(explaining.explanation(views.explanation()))
+    places = [
+        text.index(part)
+        for part in (
+            "what was asked, and why",
+            "depth 3 is where the operator wanted to start",
+            "every depth that fits was measured",
+            "engine starts, and where the model lay",
+            "layer 0 is on the CPU: layer 0 CPU",
+            "median tok/s by prompt",
+            "acceptance by position",
+            "from tokens and step time to a speed",
+            "a verification row costs 0.41 (0.38 to 0.44) of a step",
+            "what is out",
+            "rule",
+            "from 2 recorded repetitions: the same decision",
+        )
+    ]
+    assert places == sorted(places)
+    assert text.index("does not fit (1 layer on the CPU)") < text.index("does not pay")
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_replay_that_differs_is_said_loudly_and_one_that_cannot_be_had_plainly() -> None:
+    differs = views.replay("differs", "taken again, the decision differs in its arm: x")
+    view = dataclasses.replace(views.explanation(), replay=differs)
+    assert "NOT THE SAME DECISION: taken again" in drawn(explaining.explanation(view))
+    gone = views.replay("not_recorded", "the inputs were not recorded then")
+    old = dataclasses.replace(
+        views.model_chain(), asks=None, stop=None, out=None, note="not recorded then"
     )
-    assert "chosen" not in drawn(render.explanation(view))
-    applied = dataclasses.replace(view, decision=views.decision())
-    assert drawn(render.explanation(applied)).count("chosen") == 1
+    view = dataclasses.replace(views.explanation(), replay=gone, models=(old,))
+    text = drawn(explaining.explanation(view))
+    assert "not possible: the inputs were not recorded then" in text
+    assert "not known: not recorded then" in text
+    assert "what was asked" not in text
 
 
 @pytest.mark.parametrize(
@@ -246,4 +282,4 @@ def test_every_command_is_documented() -> None:
     [([], ""), ([4], "4"), ([1, 2, 3], "1-3"), ([9, 1, 2, 6, 5], "1-2, 5-6, 9")],
 )
 def test_runs_of_numbers_are_drawn_together(numbers: list[int], shown: str) -> None:
-    assert render._ranges(numbers) == shown
+    assert explaining._ranges(numbers) == shown
