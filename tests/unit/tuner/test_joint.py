@@ -107,3 +107,16 @@ def test_within_2_percent_the_shallower_depth_leaves_more_memory() -> None:
     said = chosen(even, slots=())
     assert said.chosen is not None
     assert said.chosen.plan.depth == 1, "depth 2 would be 0.4 % faster"
+
+
+def test_a_trade_within_2_percent_is_no_trade() -> None:
+    """E(3) is 1.5 % and E(4) 3 % above E(2); within 2 % of the best depth 3 is the shallowest."""
+    slow_gain = Speed(alphas=(0.9, 0.9, 0.05025, 1.0), row_cost=0.0)
+    one = chosen(slow_gain, plan=replace(NOTE_002, slots=1), slots=())
+    assert one.chosen is not None
+    assert one.chosen.plan.depth == 3
+    two = chosen(slow_gain)
+    assert two.chosen is not None
+    assert two.chosen.plan.depth == 2
+    assert one.chosen.gain / two.chosen.gain == pytest.approx(1.015, abs=1e-3)
+    assert two.trades == ()
