@@ -5,6 +5,7 @@ import json
 import math
 from dataclasses import replace
 from functools import partial
+from statistics import NormalDist
 
 import pytest
 from pydantic import TypeAdapter
@@ -263,8 +264,18 @@ def test_what_is_worth_knowing_is_measured_and_not_too_often() -> None:
         assert decide(RULES, PolicyState(), ask(measure_cost_s=cost))[1].act is Act.KEEP
     _, again = decide(RULES, state, ask(measure_cost_s=120.0, at_s=2000.0))
     assert again.act is Act.KEEP
-    hopeless = moment(prospect(arm(3), -0.2, 0.06), measure_cost_s=1.0)
+    hopeless = moment(prospect(arm(3), -0.07, 0.06), measure_cost_s=1.0)
     assert decide(RULES, PolicyState(), hopeless)[1].act is Act.KEEP
+
+
+def test_the_value_of_knowing_is_the_mean_gain_above_what_is_required() -> None:
+    normal = NormalDist()
+    u = (0.06 - math.log(1.05)) / 0.06
+    busy_s = 30.0 * 8 * 3600 / 45
+    value_s = busy_s * 0.06 * (normal.pdf(u) + u * normal.cdf(u))
+    for cost_s, act in ((value_s - 0.1, Act.MEASURE), (value_s + 0.1, Act.KEEP)):
+        seen = moment(prospect(arm(3), 0.06, 0.06), tokens_per_s=30.0, measure_cost_s=cost_s)
+        assert decide(RULES, PolicyState(), seen)[1].act is act
 
 
 def test_the_horizon_is_how_long_things_last() -> None:
@@ -274,14 +285,24 @@ def test_the_horizon_is_how_long_things_last() -> None:
     assert horizon_s(RULES, PolicyState(watched_s=DAY_S, changes=500)) == 1800
 
 
+def test_where_things_change_often_a_switch_must_earn_its_cost_back_sooner() -> None:
+    restless = PolicyState(watched_s=DAY_S, changes=60)
+    seen = moment(prospect(arm(3), 0.2), switch_cost_s=150.0)
+    _, held = decide(RULES, restless, seen)
+    required = -math.log(1 - 150 * 45 / (20 * 1800))
+    assert held.act is Act.KEEP
+    assert f"above the required {math.expm1(required):.1%}" in held.reason
+    assert decide(RULES, PolicyState(watched_s=DAY_S), seen)[1].act is Act.SWITCH
+
+
 def test_changes_are_counted_once_per_dwell_and_old_ones_count_half() -> None:
     state, _ = decide(RULES, PolicyState(), moment(drifted=True))
-    state, _ = decide(RULES, state, moment(drifted=True, at_s=600.0))
+    state, _ = decide(RULES, state, moment(drifted=True, at_s=1799.0))
     assert state.changes == 1
-    state, _ = decide(RULES, state, moment(drifted=True, at_s=2400.0))
+    state, _ = decide(RULES, state, moment(drifted=True, at_s=1800.0))
     assert state.changes == 2
     old = replace(state, watched_s=RULES.remember_s)
-    later, _ = decide(RULES, old, moment(at_s=2500.0))
+    later, _ = decide(RULES, old, moment(at_s=1900.0))
     assert (later.changes, later.watched_s) == (1.0, (RULES.remember_s + 100) / 2)
 
 
