@@ -149,10 +149,10 @@ class ModelChainView:
         asks: In order; null where the search's inputs were not recorded then, and for a
             pool, whose members have decisions of their own.
         stop: Why the search ended; null as ``asks``.
-        cost: What a row costs; null where fewer than two depths are known.
-        speeds: Per depth; empty where the counts or step times are not known.
+        cost: What a row costs; null where fewer than two depths are known, and for a pool.
+        speeds: Per depth; empty where the counts or step times are not known, and for a pool.
         out: Arms that are out, shallow to deep; null as ``asks``.
-        note: What is not known of all this and why; empty if nothing is missing.
+        note: What is not known of all this and why, or where it is told; empty if all is here.
     """
 
     profile: str

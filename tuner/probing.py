@@ -28,10 +28,6 @@ __all__ = ["ENOUGH_STEPS", "Probe", "probed"]
 ENOUGH_STEPS = 3
 """Plain steps timed alone on a start from which its row cost counts as shown."""
 
-_SURE = 0.95
-"""Chance from which a verdict is yes, and below whose complement it is no."""
-
-
 _HEAD = (
     "depth 0 is predicted from plain steps of an engine that holds the draft head, "
     "which are a little slower than without one"
@@ -120,12 +116,11 @@ def _shown(history: History, deep: Arm) -> Belief | None:
 def _verdict(belief: Belief, deep: ArmSummary, subject: str) -> Decision:
     depth = deep.arm.depth
     against = max(range(depth), key=lambda one: belief.log_tps[one])
-    chance = belief.p_beats(depth, against, eps=0.0)
-    verdict = "too close to call"
-    if chance >= _SURE or chance <= 1 - _SURE:
-        verdict = "yes" if chance >= _SURE else "no"
     gain, plain, row = belief.ratio(depth, against), belief.ratio(depth, 0), belief.row_cost()
     cost = belief.step_s(depth).mid / belief.step_s(0).mid
+    verdict = "too close to call"
+    if gain.low > 1 or gain.high < 1:
+        verdict = "yes" if gain.low > 1 else "no"
     return Decision(
         act=Act.MEASURE,
         subject=subject,

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["explanation"]
 
 _MIB = 2**20
+_EVIDENCE = 2
+"""Lines that are quoted per start; the JSON has all of them."""
 _FIT = "does not fit"
 _PAY = "does not pay"
 
@@ -90,7 +92,7 @@ def _model(
 ) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(model.profile, style="bold")]
     if model.note:
-        parts.append(Padding(Text(f"not known: {model.note}"), (0, 0, 0, 2)))
+        parts.append(Padding(Text(model.note), (0, 0, 0, 2)))
     parts += _asks(model)
     parts += [Text(""), *_starts(model.starts)]
     if model.cells:
@@ -125,8 +127,10 @@ def _starts(starts: Sequence[StartView]) -> list[RenderableType]:
         if one.reason:
             head.append(f": {one.reason}")
         line(made, arm_label(one.arm), head)
-        for evidence in one.evidence:
+        for evidence in one.evidence[:_EVIDENCE]:
             line(made, "", f"{evidence.says}: {evidence.line.strip()}")
+        if (more := len(one.evidence) - _EVIDENCE) > 0:
+            line(made, "", f"and {more} more (--json)")
         if one.failure is not None:
             line(made, "", f"failed: {one.failure}")
         told = f"{one.repetitions} repetitions, {one.short_steps} single steps"

@@ -50,7 +50,8 @@ class ModelStory:
         design: What asked for it, or None where that was not recorded or does not matter.
         memory_bytes: Predicted device memory per arm.
         verdicts: Residency of each start with its evidence, as it was recorded.
-        note: What is missing and why.
+        note: What is missing and why, or where it is told.
+        joined: Whether the speeds are told; a pool compares what the cells give.
     """
 
     profile: str
@@ -59,15 +60,18 @@ class ModelStory:
     memory_bytes: Mapping[Arm, int]
     verdicts: Mapping[str, Json]
     note: str = ""
+    joined: bool = True
 
 
 def model_chain(story: ModelStory) -> ModelChainView:
     """Every step of the argument about one model."""
     history = story.history
     rows = summarise(history.observations, history.starts)
-    belief = believe(history, deepest=max((row.arm.depth for row in rows), default=0))
+    belief: Belief | Unknown = Unknown("it plays no role")
+    if story.joined:
+        belief = believe(history, deepest=max((row.arm.depth for row in rows), default=0))
     notes = [story.note] if story.note else []
-    if isinstance(belief, Unknown):
+    if story.joined and isinstance(belief, Unknown):
         notes.append(f"no speeds can be joined: {belief.reason}")
     asks, stop = _asked(story)
     return ModelChainView(

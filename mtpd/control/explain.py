@@ -30,8 +30,8 @@ _CHOICE = (
     " it gives away more than 2 % is small"
 )
 _ORDERED = "an operator or the configuration named this arm"
-_POOL = "the rules R0 to R5 for models, named in the sentence (docs/adr)"
-_PROBE = "a probe chooses nothing: a depth pays if it is faster with a chance of 95 %"
+_POOL = "the rules R0 to R5 for models, named in the sentence"
+_PROBE = "a probe chooses nothing; a depth pays if the 95 % interval of its gain is above 0"
 
 
 def explanation(
@@ -96,6 +96,7 @@ def _stories(
                     else {member.arm: member.memory_bytes},
                     verdicts=verdicts,
                     note=f"how its depth was found: mtpctl explain --subject {member.arm.profile}",
+                    joined=False,
                 )
                 for member in inputs.members
             ]
@@ -110,7 +111,7 @@ def _stories(
                     design=None,
                     memory_bytes={},
                     verdicts={},
-                    note=f"what was asked and why: {reason}",
+                    note=f"what was asked, and why, is not known: {reason}",
                 )
                 for name in names
             ]

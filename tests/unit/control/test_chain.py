@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mtpd.control.chain import ModelStory, model_chain
-from mtpd.control.deciding import DepthInputs, decide
+from mtpd.control.deciding import DepthInputs, Member, PoolInputs, decide
 from mtpd.control.explain import explanation
 from mtpd.control.recorded import encode_inputs
 from mtpd.views import ArmView, IntervalView, encode
@@ -231,6 +231,23 @@ def test_the_rule_is_named() -> None:
     assert ordered.rule == "an operator or the configuration named this arm"
     assert ordered.models == ()
     assert ordered.replay.state == "not_recorded"
+
+
+def test_a_pool_tells_what_it_compares_and_where_each_depth_was_found() -> None:
+    members = tuple(
+        Member(arm=arm(2, name), history=replace(inputs_of().history, short_steps=()))
+        for name in ("m",)
+    )
+    pool = PoolInputs(subject="p", method="sweep", applied=True, members=members)
+    view = explanation(
+        view_of(decide(pool)), (), members[0].history.observations, encode_inputs(pool)
+    )
+    (model,) = view.models
+    assert (model.asks, model.cost, model.speeds) == (None, None, ())
+    assert model.note == "how its depth was found: mtpctl explain --subject m"
+    assert model.cells
+    assert view.rule.startswith("the rules R0 to R5")
+    assert view.replay.state == "same"
 
 
 def test_an_old_row_shows_what_its_cells_say_and_what_was_not_recorded_then() -> None:

@@ -54,7 +54,7 @@ def test_one_start_and_one_prompt_are_enough_where_single_steps_can_be_timed() -
     for depth in (0, 1, 2):
         (line,) = [one for one in decision.evidence if one.startswith(f"depth {depth}: ")]
         said = float(line.split()[2])
-        assert said == pytest.approx(STUDY.tps(depth), rel=0.02)
+        assert said == pytest.approx(STUDY.tps(depth), rel=0.05)
         assert line.endswith("measured" if depth == 2 else "predicted")
     assert f"its cells and {3 * SHORT_STEPS} single steps" in " ".join(decision.evidence)
 
