@@ -47,9 +47,7 @@ class Card:
         return Load(
             geometry=QWEN35_27B_B2,
             plan=LoadPlan(context=self.context, slots=self.slots, depth=depth),
-            device=Device(
-                free_bytes=self.free_mib * MIB, headroom_bytes=256 * MIB, margin_bytes=None
-            ),
+            device=Device(free_bytes=self.free_mib * MIB, headroom_bytes=0, margin_bytes=None),
             calibration=CALIBRATION,
         )
 
@@ -76,6 +74,17 @@ def cards(draw: st.DrawFn) -> Card:
         slots=draw(st.integers(1, 3)),
         context=draw(st.sampled_from((2048, 8192, 16384))),
     )
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+@pytest.mark.parametrize("context", [2048, 8192, 16384])
+def test_what_is_predicted_to_fit_for_sure_does_fit(slots: int, context: int) -> None:
+    cards_of = [
+        Card(free_mib=free, slots=slots, context=context) for free in range(13500, 17500, 50)
+    ]
+    said = [(card, card.deepest) for card in cards_of]
+    assert all(card.holds(deepest) for card, deepest in said if deepest is not None)
+    assert any(deepest is not None for _, deepest in said)
 
 
 def searched(
