@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mtpd.store.db import Database
-from mtpd.store.journal import Journal
+from mtpd.store.journal import DECISION_SCHEMA, Journal
 from mtpd.store.operations_table import OperationRows
 from mtpd.store.rows import residency_label
 from mtpd.store.samples import Conditions, MeasurementFilter, Measurements
@@ -191,7 +191,7 @@ def test_decisions_come_back_unchanged(decision: Decision, inputs: dict[str, Jso
                 low=interval.low, mid=interval.mid, high=interval.high, level=interval.level
             )
         )
-        assert await journal.inputs(view.id) == (1, inputs)
+        assert await journal.inputs(view.id) == (DECISION_SCHEMA, inputs)
 
     _with_database(check)
 
