@@ -9,12 +9,22 @@ from pydantic import TypeAdapter
 
 from tests.unit.tuner.machine import arm
 from tests.unit.tuner.traffic import ALPHAS, LONG, SHORT, aggregate, fed, fresh, request
-from tuner.acceptance import expected_tokens
+from tuner.acceptance import DEFAULT_PHI, expected_tokens
 from tuner.baseline import Baseline
 from tuner.carry import recalibrated, restarted
 from tuner.drift import Direction, Pace
-from tuner.level import sigmoid
-from tuner.live import KEPT, Alarm, ClassLive, Live, broken_head, push
+from tuner.level import Level, deviation, logit, sigmoid
+from tuner.live import (
+    CLASS_SD,
+    COMMON_SD,
+    KEPT,
+    TAU2_START,
+    Alarm,
+    ClassLive,
+    Live,
+    broken_head,
+    push,
+)
 from tuner.request import Exclusion
 from tuner.tally import Tally
 from tuner.types import Unknown
@@ -109,6 +119,47 @@ def test_an_alarm_keeps_a_fifth_of_what_was_known() -> None:
     assert live.common.weight < 0.25 * before
     assert live.pooled.down == 0.0
     assert all(c.detector.requests == 0 for c in live.classes)
+
+
+def test_the_first_request_is_shared_out_by_precision() -> None:
+    """By hand: common first, then the class, then the position takes of what is left."""
+    live, _ = fed(fresh(), request(1, LOW))
+    seen = deviation([logit(0.9)], (200,), (150,), DEFAULT_PHI)
+    assert seen is not None
+    common, offset = Level(1 / COMMON_SD**2), Level(1 / CLASS_SD**2)
+    between = seen.variance + TAU2_START
+    first = seen.shift * common.var / (common.var + between + offset.var)
+    assert live.common.mean == pytest.approx(first)
+    left = seen.shift - first
+    second = left * offset.var / (offset.var + between + live.common.var)
+    known = live.find(SHORT)
+    assert known.offset.mean == pytest.approx(second)
+    p = sigmoid(logit(0.9) + first + second)
+    variance = DEFAULT_PHI / (200 * p * (1 - p)) + TAU2_START + live.common.var + known.offset.var
+    prior = fresh().baselines[0].level(0)
+    third = (150 - 200 * p) / (200 * p * (1 - p)) * prior.var / (prior.var + variance)
+    assert known.positions[0].mean == pytest.approx(third)
+
+
+def test_a_class_alarm_keeps_a_fifth_of_what_was_known_of_the_class() -> None:
+    live, _ = fed(fresh(), *[request(2), request(2, klass=LONG)] * 60)
+    before = live.find(LONG)
+    alarms: tuple[Alarm, ...] = ()
+    while not any(a.klass == LONG for a in alarms):
+        before = live.find(LONG)
+        live, alarms = fed(live, *[request(2)] * 9, request(2, (0.82, 0.7), LONG))
+    after = live.find(LONG)
+    assert after.offset.weight < 0.25 * before.offset.weight
+    assert all(
+        b.weight < 0.25 * a.weight for a, b in zip(before.positions, after.positions, strict=True)
+    )
+    assert after.detector.requests == 0
+
+
+def test_positions_that_are_not_being_seen_are_not_forgotten() -> None:
+    live, _ = fed(fresh(), *[request(3, (0.9, 0.8, 0.4))] * 60, *[request(1)] * 5)
+    assert len(live.find(SHORT).positions) == 3
+    assert believed(live)[2] < 0.5
 
 
 def test_drift_in_one_class_names_the_class() -> None:

@@ -286,7 +286,7 @@ def test_the_horizon_is_how_long_things_last() -> None:
 
 
 def test_where_things_change_often_a_switch_must_earn_its_cost_back_sooner() -> None:
-    restless = PolicyState(watched_s=DAY_S, changes=60)
+    restless = PolicyState(watched_s=DAY_S, changes=100)
     seen = moment(prospect(arm(3), 0.2), switch_cost_s=150.0)
     _, held = decide(RULES, restless, seen)
     required = -math.log(1 - 150 * 45 / (20 * 1800))
