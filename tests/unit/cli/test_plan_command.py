@@ -202,3 +202,12 @@ def test_an_unknown_card_is_a_mistake_of_the_configuration(home: Path) -> None:
     result = run(plan, "big", "--config", big(home), "--hardware", "gfx909")
     assert result.exit_code != 0
     assert "gfx909" in str(result.exception)
+
+
+def test_the_documented_forecast_is_what_the_command_prints(home: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "memory.md").read_text(encoding="utf-8")
+    block = text[text.index("memory    a forecast") : text.index("```\n\nThen follow")]
+    shown = run(plan, "big", "--config", big(home), "--hardware", CARD).stdout
+    assert [line.rstrip() for line in block.splitlines()] == [
+        line.rstrip() for line in shown[shown.index("memory ") :].splitlines()
+    ][: len(block.splitlines())]
