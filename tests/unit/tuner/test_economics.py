@@ -162,6 +162,7 @@ def test_a_fit_of_three_points_widens_by_students_factor() -> None:
     assert fit.c_se is not None
     _, two = rows(counted(0.9, 0.7), fit)
     assert two.cost_known
+    assert str(two).endswith("times the speed"), "nothing was measured and the error is known"
     wide = 12.706 * 2 * fit.c_se / two.cost.mid
     assert two.cost.high / two.cost.mid == pytest.approx(math.exp(wide), rel=1e-4)
 
