@@ -111,14 +111,15 @@ def start_times(history: History) -> tuple[StartTimes, ...]:
 def _centres(groups: dict[K, list[float]], assumed: float) -> tuple[tuple[K, LogTime], ...]:
     """Mean per group without outliers, ordered by the group's name.
 
-    The groups share their noise, so that a group of three is judged by all of them.
+    The groups share their noise, so that a group of three is judged by all of them. Of an
+    even group all may lie far from the middle; then none is the outlier, and all count.
     """
     middles = {name: statistics.median(values) for name, values in groups.items()}
     residuals = {name: [v - middles[name] for v in sorted(vs)] for name, vs in groups.items()}
     every = [abs(r) for group in residuals.values() for r in group]
     scale = _MAD_TO_SD * statistics.median(every or [0.0])
     limit = _OUTLIER * max(scale, assumed)
-    kept = {n: [r for r in group if abs(r) <= limit] for n, group in residuals.items()}
+    kept = {n: [r for r in group if abs(r) <= limit] or group for n, group in residuals.items()}
     shifts = {name: statistics.fmean(group) for name, group in kept.items()}
     squares = math.fsum((r - shifts[n]) ** 2 for n, group in kept.items() for r in group)
     freedom = sum(len(group) - 1 for group in kept.values())

@@ -97,3 +97,13 @@ def test_more_short_steps_narrow_the_mean_down_to_a_floor() -> None:
     few, many, very_many = (start_times(steps_of(2, n))[0].short[1][1].sd for n in (4, 16, 4000))
     assert few > 1.9 * many
     assert very_many == pytest.approx(0.003, rel=0.05)
+
+
+def test_two_repetitions_that_disagree_are_both_kept() -> None:
+    calm = [o for o in CALM.run(arm(1)) if o.workload == "code"]
+    near = dataclasses.replace(calm[0], workload="busy", prompt=0)
+    far = dataclasses.replace(near, prompt=1, decode_s=3 * near.decode_s)
+    (one,) = start_times(History(observations=(*calm, near, far)))
+    (_, busy), (_, code) = one.steady
+    assert (busy.count, code.count) == (2, len(calm))
+    assert busy.value - code.value == pytest.approx(math.log(3) / 2, abs=0.02)
