@@ -49,7 +49,7 @@ __all__ = [
 FIRST_DEPTH = 2
 """Depth that the model-based search starts with, if it fits."""
 
-DOUBT = 0.04
+DOUBT = 0.05
 """Chance of a better arm below which it is not worth an engine start."""
 
 SHORT_STEPS = 24

@@ -1,14 +1,15 @@
 """What a decode step takes at every depth, from all starts of a profile at once.
 
-One linear-Gaussian model, solved by Gauss-Newton. A step at depth j takes
-T(j) = t0 * (1 + g_1 + ... + g_j), where the increments g_i scatter around the row cost c. In
-an engine of depth k a short step that verifies r >= 1 tokens takes
-t0 * (1 + g_1 + ... + g_r + (k - r) * d + a): it drafts k tokens whatever it verifies, and a
-step of a new batch shape costs a once, the same for every r of a start, as the embedded engine
-shows (docs/benchmarks.md). Its plain step takes t0 * exp(h), where h is the head's catch-up
-(TUNER.md 3.2). The steady step of the same start tells a. Every start has its own offset and every
-workload its own factor; all short steps share a bias, and so do those that verify fewer rows
-than they draft. Does not know what the steps earn (``tuner.texts``).
+One linear-Gaussian model, solved by Gauss-Newton. A step at depth j >= 1 takes
+T(j) = t0 * (1 + h + g_1 + ... + g_j), where h is the head's catch-up, which depth 0 does not
+have (TUNER.md 3.2), and the increments g_i scatter around the row cost c. In an engine of
+depth k a short step that verifies r tokens takes t0 * (1 + h) for r = 0 and
+t0 * (1 + h + g_1 + ... + g_r + (k - r) * d + a) for r >= 1: it drafts k tokens whatever it
+verifies, and a step of a new batch shape costs a once, the same for every r of a start, as the
+embedded engine shows (docs/benchmarks.md). The steady step of the same start tells a. Every
+start has its own offset and every workload its own factor; all short steps share a bias, and
+so do those that verify fewer rows than they draft. Does not know what the steps earn
+(``tuner.texts``).
 """
 
 from __future__ import annotations
@@ -43,8 +44,12 @@ _DRAFT_SHARE = 0.175
 _DRAFT_SHARE_SD = 0.08
 """Share of a row that drafts its token; TUNER.md 3.3 infers about 15 %."""
 
-_CATCH_UP = 0.02
-_CATCH_UP_SD = 0.03
+_CATCH_UP = 0.5
+_CATCH_UP_SD = 0.5
+_LEAST_CATCH_UP_SD = 0.03
+"""Catch-up and its deviation in draft tokens, for it is one pass of the head: 1.1 to 1.5 of them
+in the embedded engine, less where TUNER.md 3.2 expects 2 % of a step of 27B."""
+
 _BIAS_SD = 0.015
 """Of a bias common to all short steps, and of one of those that verify fewer rows than they
 draft, of the logarithm."""
@@ -78,7 +83,7 @@ class StepTimes:
     Attributes:
         mean: Of the logarithm of the seconds at depth 0, 1, ..., without a start's offset.
         covariance: Between depths.
-        row_cost: Mean increment as a share of a plain step, over all depths.
+        row_cost: (T(K) / T(0) - 1) / K of the deepest depth K.
         row_cost_sd: Its standard deviation.
         workloads: Factor of the step time of a workload, by name.
         offsets: Per start, in the order given: mean and standard deviation of its offset.
@@ -139,7 +144,7 @@ def step_times(
     layout = _Layout(deepest=deepest, starts=len(starts), workloads=names)
     cost, cost_sd = (_ROW_COST, _ROW_COST_SD) if row_cost is None else (row_cost.c, row_cost.sd)
     point = [0.0] * layout.size
-    point[_C], point[_DRAFT], point[_CATCH] = cost, _DRAFT_SHARE * cost, _CATCH_UP
+    point[_C], point[_DRAFT] = cost, _DRAFT_SHARE * cost
     for depth in range(1, deepest + 1):
         point[layout.row(depth)] = cost
     first = starts[0]
@@ -169,7 +174,11 @@ def _prior(
         Reading({_LEVEL: 1.0}, level, _FLAT_SD),
         Reading({_C: 1.0}, cost, cost_sd),
         Reading({_DRAFT: 1.0, _C: -_DRAFT_SHARE}, 0.0, _DRAFT_SHARE_SD * max(cost, point[_C])),
-        Reading({_CATCH: 1.0}, _CATCH_UP, _CATCH_UP_SD),
+        Reading(
+            {_CATCH: 1.0, _DRAFT: -_CATCH_UP},
+            0.0,
+            math.hypot(_CATCH_UP_SD * point[_DRAFT], _LEAST_CATCH_UP_SD),
+        ),
         Reading({_BIAS: 1.0}, 0.0, _BIAS_SD),
         Reading({_PARTIAL: 1.0}, 0.0, _BIAS_SD),
         Reading({_ONCE: 1.0}, 0.0, _ONCE_SD),
@@ -192,14 +201,11 @@ def _of_start(
         weights |= {own: 1.0, layout.workload(name): 1.0}
         out.append(Reading(weights, time.value - value, time.sd))
     for rows, time in one.short:
-        weights = {own: 1.0, _BIAS: 1.0} | ({_PARTIAL: 1.0} if rows < depth else {})
-        if rows == 0:
-            value = 0.0
-            weights |= {_LEVEL: 1.0} | ({_CATCH: 1.0} if depth else {})
-        else:
+        further = {_CATCH: 1.0} if depth and not rows else {}
+        if rows:
             further = {_DRAFT: float(depth - rows), _ONCE: 1.0, layout.once(index): 1.0}
-            value, more = _linear(layout, point, rows, further)
-            weights |= more
+        value, weights = _linear(layout, point, rows, further)
+        weights |= {own: 1.0, _BIAS: 1.0} | ({_PARTIAL: 1.0} if rows < depth else {})
         out.append(Reading(weights, time.value - value, time.sd))
     return out
 
@@ -210,8 +216,13 @@ def _linear(
     rows: int,
     further: Mapping[int, float] = _NOTHING,
 ) -> tuple[float, dict[int, float]]:
-    """log(t0 * (1 + g_1 + ... + g_rows + further)) around ``point``: constant and weights."""
+    """Logarithm of t0 * (1 + h + g_1 + ... + g_rows + further), without h at 0 rows.
+
+    Linear around ``point``: constant and weights.
+    """
     inner = dict.fromkeys(map(layout.row, range(1, rows + 1)), 1.0) | dict(further)
+    if rows:
+        inner[_CATCH] = 1.0
     factor = max(1 + sum(w * point[i] for i, w in inner.items()), _LEAST_FACTOR)
     slope = {i: w / factor for i, w in inner.items()}
     constant = math.log(factor) - sum(w * point[i] for i, w in slope.items())
@@ -220,9 +231,9 @@ def _linear(
 
 def _result(layout: _Layout, known: Posterior) -> StepTimes:
     lines = [_linear(layout, known.mean, depth) for depth in range(layout.deepest + 1)]
-    mean_row = {layout.row(i): 1 / layout.deepest for i in range(1, layout.deepest + 1)} or {
-        _C: 1.0
-    }
+    rows = map(layout.row, range(1, layout.deepest + 1))
+    share = 1 / max(layout.deepest, 1)
+    mean_row = dict.fromkeys((_CATCH, *rows), share) if layout.deepest else {_C: 1.0}
     offsets = [layout.offset(i) for i in range(layout.starts)]
     return StepTimes(
         mean=tuple(constant + known.of(weights) for constant, weights in lines),

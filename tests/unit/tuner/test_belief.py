@@ -39,7 +39,7 @@ def test_one_start_with_short_steps_speaks_of_every_depth() -> None:
     for depth in range(3):
         said = belief.tps(depth)
         assert said.low < CARD.tps(depth) < said.high
-        assert said.mid == pytest.approx(CARD.tps(depth), rel=0.03)
+        assert said.mid == pytest.approx(CARD.tps(depth), rel=0.04)
     assert belief.step_s(2).mid == pytest.approx(1.82 / 32.4, rel=0.01)
     assert belief.row_cost().low < 0.41 < belief.row_cost().high
     assert belief.expected[:3] == pytest.approx((1.0, 1.93, 2.615))

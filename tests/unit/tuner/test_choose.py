@@ -26,8 +26,8 @@ def test_one_start_names_what_is_predicted_of_the_depths_not_measured() -> None:
     assert decision.subject == "qwen"
     assert decision.arm == arm(2)
     assert decision.reason == (
-        "m@2: 46.8 tok/s is the only depth measured (predicted: depth 0 at 0.70x and depth 1 at "
-        "0.95x): a verification row costs 0.42 of a step here, alpha1 0.93 and alpha2 0.74 earn "
+        "m@2: 46.8 tok/s is the only depth measured (predicted: depth 0 at 0.72x and depth 1 at "
+        "0.95x): a verification row costs 0.43 of a step here, alpha1 0.93 and alpha2 0.74 earn "
         "2.62 tokens per step"
     )
 
@@ -41,7 +41,7 @@ def test_the_prediction_is_that_of_all_starts_together() -> None:
     together = [e for e in decision.evidence if "together" in e]
     assert len(together) == 1
     assert together[0].startswith("2 starts and 120 short steps together, tok/s: depth 1 44.")
-    assert any(e.startswith("a verification row costs 0.42 [0.3") for e in decision.evidence)
+    assert any(e.startswith("a verification row costs 0.44 [0.3") for e in decision.evidence)
 
 
 def test_a_lone_start_without_a_prediction_of_memory_says_that_nothing_confirms_it() -> None:

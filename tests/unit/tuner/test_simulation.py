@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import statistics
 
 import pytest
 
-from tests.bench.tuner.fleet import DEEPEST, arm, machine, plans, tokens_per_step
+from tests.bench.tuner.fleet import (
+    DEEPEST,
+    SHORT_STEP_S,
+    Machine,
+    arm,
+    machine,
+    plans,
+    tokens_per_step,
+)
 from tuner.acceptance import expected_tokens
 from tuner.design import Sweep
+from tuner.plan import Ask, History
 from tuner.replay import replay
 from tuner.types import Evicted, Resident
 
@@ -67,3 +78,66 @@ def test_a_hot_repetition_is_slower() -> None:
         o.decode_s for o in cold.history.observations
     )
     assert 1.1 < ratio < 1.4
+
+
+def test_a_short_step_drafts_its_full_depth_and_pays_for_a_new_batch_shape_once() -> None:
+    one = machine("1", 1)
+    assert one.ceiling >= 3
+    t0, t1, t2, t3 = one.step_s[0][:4]
+    assert one.short_s(0, 0) == t0
+    assert one.short_s(3, 0) == pytest.approx(t0 + one.catch_up_s)
+    assert one.short_s(3, 1) == pytest.approx(t1 + 2 * one.draft_s + one.new_shape_s)
+    assert one.short_s(3, 3) == pytest.approx(t3 + one.new_shape_s)
+    assert one.short_s(2, 2) == pytest.approx(t2 + one.new_shape_s)
+    assert 0.05 <= one.draft_s / ((t3 - t0) / 3) <= 0.4
+
+
+def test_an_evicted_engine_is_slow_at_every_short_step() -> None:
+    one = next(m for n in range(99) if (m := machine("1", n)).ceiling == 1)
+    slowdown = one.step_s[0][2] / one.resident_s[2]
+    assert 1.6 <= slowdown <= 2.3
+    roomy = dataclasses.replace(one, step_s=(one.resident_s, *one.step_s[1:]))
+    for rows in range(3):
+        assert one.short_s(2, rows) == pytest.approx(slowdown * roomy.short_s(2, rows))
+
+
+def short_logs(one: Machine, count: int = 400) -> dict[int, float]:
+    ask = Ask(arm=arm(2), cells=(), reason="", short_steps=count)
+    told = one.run(ask, History())
+    assert len(told.short_steps) == 3 * count
+    assert told.seconds >= 3 * count * SHORT_STEP_S
+    return {
+        rows: statistics.fmean(math.log(s.step_s) for s in told.short_steps if s.rows == rows)
+        for rows in range(3)
+    }
+
+
+def test_a_bias_is_of_all_short_steps_and_a_tilt_spares_those_at_full_depth() -> None:
+    fair = short_logs(machine("1", 1))
+    biased, tilted = short_logs(machine("1", 1, bias=0.1)), short_logs(machine("1", 1, tilt=0.1))
+    assert [biased[r] - fair[r] for r in range(3)] == pytest.approx([0.1] * 3)
+    assert [tilted[r] - fair[r] for r in range(3)] == pytest.approx([0.1, 0.1, 0.0])
+    drawn = [machine("1", n, bias_sd=0.02, tilt_sd=0.02) for n in range(300)]
+    assert statistics.stdev(m.bias for m in drawn) == pytest.approx(0.02, rel=0.15)
+    assert statistics.stdev(m.tilt for m in drawn) == pytest.approx(0.02, rel=0.15)
+
+
+def test_the_mean_of_12_short_steps_has_a_noise_of_1_3_percent() -> None:
+    one = machine("1", 1)
+    ask = Ask(arm=arm(0), cells=(), reason="", short_steps=12 * 300)
+    logs = [math.log(s.step_s) for s in one.run(ask, History()).short_steps]
+    means = [statistics.fmean(logs[at : at + 12]) for at in range(0, len(logs), 12)]
+    assert statistics.stdev(means) == pytest.approx(0.013, rel=0.1)
+
+
+def test_more_irregular_rows_scatter_more_around_the_mean_row_cost() -> None:
+    def scatter(irregular: float) -> float:
+        rows = [
+            (b - a) / (m.resident_s[-1] - m.resident_s[0]) * DEEPEST
+            for n in range(200)
+            for m in (machine("1", n, irregular=irregular),)
+            for a, b in itertools.pairwise(m.resident_s)
+        ]
+        return statistics.stdev(rows)
+
+    assert scatter(0.3) == pytest.approx(2.5 * scatter(0.12), rel=0.25)

@@ -29,15 +29,16 @@ def engine(
     bias: float = 0.0,
     tilt: float = 0.0,
     once: float = 0.0,
+    catch_up: float = 0.035,
     sd: float = 0.004,
 ) -> StartTimes:
-    """An engine whose step at depth j takes 1 + rows[0] + ... + rows[j - 1]."""
+    """An engine whose step at depth j takes 1 + catch_up + rows[0] + ... + rows[j - 1]."""
 
     def log(value: float) -> LogTime:
         return LogTime(math.log(value) + offset, sd, 24)
 
     def short(count: int) -> LogTime:
-        value = 1 + sum(rows[:count]) + (draft * (depth - count) + once if count else 0.02)
+        value = 1 + catch_up + sum(rows[:count]) + (draft * (depth - count) + once if count else 0)
         time = log(value)
         wrong = bias + (tilt if count < depth else 0.0)
         return LogTime(time.value + wrong, time.sd, time.count)
@@ -45,7 +46,7 @@ def engine(
     return StartTimes(
         arm=arm(depth),
         start_id=f"{offset}",
-        steady=(("w", log(1 + sum(rows[:depth]))),),
+        steady=(("w", log(1 + catch_up + sum(rows[:depth]))),),
         short=tuple((count, short(count)) for count in range(depth + 1)),
     )
 
@@ -68,19 +69,28 @@ def test_two_steady_starts_give_their_ratio_with_the_noise_of_both() -> None:
 def test_one_steady_start_leaves_the_row_cost_to_the_prior() -> None:
     known = step_times([steady(2, 0.0528)], 3)
     mean, sd = log_ratio(known, 2, 0)
-    assert mean == pytest.approx(math.log(1.76), abs=1e-6)
-    assert sd == pytest.approx(math.hypot(2 * 0.12, math.sqrt(2) * 0.057) / 1.76, rel=0.01)
-    assert known.row_cost == pytest.approx(0.38)
+    draft = 0.175 * 0.38
+    catch_up = 0.5 * draft
+    factor = 1 + catch_up + 2 * 0.38
+    spread = math.hypot(
+        (2 + 0.5 * 0.175) * 0.12,
+        math.sqrt(2) * 0.15 * 0.38,
+        math.hypot(0.5 * draft, 0.03),
+        0.5 * 0.08 * 0.38,
+    )
+    assert mean == pytest.approx(math.log(factor), abs=1e-5)
+    assert sd == pytest.approx(spread / factor, rel=1e-3)
+    assert known.row_cost == pytest.approx(0.38 + catch_up / 3, abs=1e-5)
     borrowed = step_times([steady(2, 0.0528)], 3, RowCost(c=0.5, sd=0.01, source="this card"))
-    assert log_ratio(borrowed, 2, 0)[0] == pytest.approx(math.log(2.0), abs=1e-6)
+    assert log_ratio(borrowed, 2, 0)[0] == pytest.approx(math.log(2.0 + 0.25 * 0.175), abs=1e-5)
     assert log_ratio(borrowed, 2, 0)[1] < sd
 
 
 def test_short_steps_show_the_row_cost_within_one_start() -> None:
     one = step_times([engine(2)], 2)
-    assert log_ratio(one, 2, 0)[0] == pytest.approx(math.log(1.8), abs=0.005)
+    assert log_ratio(one, 2, 0)[0] == pytest.approx(math.log(1.835), abs=0.005)
     mean, sd = log_ratio(one, 2, 1)
-    assert mean == pytest.approx(math.log(1.8 / 1.4), abs=0.005)
+    assert mean == pytest.approx(math.log(1.835 / 1.435), abs=0.005)
     assert sd < 0.7 * log_ratio(step_times([steady(2, 1.8)], 2), 2, 1)[1]
 
 
@@ -89,7 +99,7 @@ def test_what_a_draft_token_costs_is_settled_by_an_engine_of_another_depth() -> 
     dear = {"rows": (0.40, 0.40, 0.40), "draft": 0.13}
     alone = step_times([engine(2, **dear)], 2)  # type: ignore[arg-type]  # mixed dict
     both = step_times([engine(1, **dear), engine(2, **dear)], 2)  # type: ignore[arg-type]
-    truth = math.log(1.8 / 1.4)
+    truth = math.log(1.835 / 1.435)
     wrong = abs(log_ratio(alone, 2, 1)[0] - truth)
     assert wrong < 2 * log_ratio(alone, 2, 1)[1]
     assert abs(log_ratio(both, 2, 1)[0] - truth) < wrong
@@ -115,7 +125,7 @@ def test_of_a_bias_of_all_short_steps_less_than_half_reaches_a_neighbour(bias: f
 def test_a_bias_that_spares_the_full_depth_is_seen_by_a_second_start() -> None:
     one = [engine(2, tilt=0.02)]
     two = [engine(1, tilt=0.02), *one]
-    truth = math.log(1.8 / 1.4)
+    truth = math.log(1.835 / 1.435)
     alone, both = (abs(log_ratio(step_times(s, 2), 2, 1)[0] - truth) for s in (one, two))
     assert both < 0.6 * alone
 
@@ -133,6 +143,16 @@ def test_an_offset_that_is_left_free_is_found() -> None:
     assert math.exp(mean) == pytest.approx(1.9, rel=0.02)
     assert sd < 0.05
     assert known.offsets[0][1] <= START_SD
+
+
+def test_what_the_head_does_in_a_plain_step_is_told_by_a_start_at_depth_0() -> None:
+    """The toy model of the embedded engine: its plain step takes 23 % longer than depth 0."""
+    alone = step_times([engine(2, catch_up=0.23)], 2)
+    both = step_times([engine(0, catch_up=0.0), engine(2, catch_up=0.23)], 2)
+    truth = math.log(2.03)
+    assert log_ratio(alone, 2, 0)[0] < truth - 0.05, "one start cannot tell"
+    assert log_ratio(alone, 2, 0)[1] > 0.045, "and knows that it cannot"
+    assert log_ratio(both, 2, 0)[0] == pytest.approx(truth, abs=0.02)
 
 
 def test_every_workload_has_its_own_factor() -> None:
