@@ -43,7 +43,7 @@ def report(**changes: Any) -> Report:
         models=(views.model(),),
         decisions=(
             replace(views.decision(1), subject="a model", reason="it is the fastest"),
-            replace(views.decision(2), subject="demo", reason="R4 speed: of 2"),
+            replace(views.decision(2), subject="demo", reason="R2 speed: of 2"),
         ),
         forecast=(
             forecast("tiny-chained", 1.0, 1.39, 1.54, best=2),
@@ -106,7 +106,7 @@ def test_the_report_says_what_was_measured_where_and_why(
     text = shown(capsys, report())
     assert text.startswith("Measured on this machine: embedded llama.cpp, 1 engine thread(s).\n")
     assert "a model: it is the fastest\n" in text
-    assert "demo: R4 speed: of 2\n" in text
+    assert "demo: R2 speed: of 2\n" in text
     assert "Chosen: qwen3.6-27b-b2 at depth 2.\n" in text
     assert "Measured and chosen in 12.3 s.\n" in text
     assert row(text, "2")[:6] == ["2", "55.4", "47.2", "54.7", "47.4", "51.2"]
