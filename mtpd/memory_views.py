@@ -123,6 +123,8 @@ class MemoryView:
         depths: Shallow to deep.
         advice: For each depth that was asked about and does not stay on the device.
         joint: The largest loads that fit, slots, context and depth chosen together.
+        best: The fastest of what fits by the measured acceptance, and what fewer slots or
+            less context would buy; null where nothing was measured.
     """
 
     free_bytes: int | None
@@ -134,3 +136,4 @@ class MemoryView:
     depths: tuple[DepthMemoryView, ...]
     advice: tuple[AdviceView, ...]
     joint: tuple[JointView, ...]
+    best: str | None

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["explanation"]
 
 _MIB = 2**20
+_NOTES = ("does not fit (predicted: ", "to make it fit: ", "the machine was busy")
+"""What the evidence says beside the numbers that are shown anyhow."""
 _EVIDENCE = 2
 """Lines that are quoted per start; the JSON has all of them."""
 _FIT = "does not fit"
@@ -65,10 +67,9 @@ def _head(view: ExplanationView) -> RenderableType:
 
 def _end(view: ExplanationView) -> RenderableType:
     end = grid()
-    said = {evidence for evidence in view.decision.evidence if "predicted: " in evidence}
-    notes = [e for e in view.decision.evidence if e.startswith("the machine was busy")]
-    for text in [*sorted(said), *notes]:
-        line(end, "note", text)
+    for evidence in view.decision.evidence:
+        if any(part in evidence for part in _NOTES):
+            line(end, "note", evidence)
     line(end, "rule", view.rule)
     line(end, "so", view.decision.reason)
     line(end, "replayed", _replay(view))

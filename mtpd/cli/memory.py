@@ -35,9 +35,12 @@ def memory_parts(view: MemoryView) -> list[RenderableType]:
     if any(one.predicted is not None for one in view.depths):
         parts += [Text(""), *_depths(view)]
     for advice in view.advice:
-        parts += [Text(""), Text(advice.reason), Text(""), *_options(advice)]
+        parts += [Text(""), Text(advice.reason)]
+        parts += [Text(""), *_options(advice)]
     if view.joint:
         parts += [Text(""), *_joint(view.joint)]
+    if view.best is not None:
+        parts += [Text(""), Text(view.best)]
     return parts
 
 

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from mtpd.config.model import Fit
 from mtpd.types import NotApplicable
 from tuner.advisor import advise
+from tuner.eviction import LAYER_COST_H200
 from tuner.geometry import KvType
+from tuner.joint import choose_load
 from tuner.levers import Device, Load
 from tuner.memory import (
     ENGINE_MARGIN_BYTES,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from mtpd.config.model import Profile
     from mtpd.types import EngineBinary
     from tuner.advisor import Advice, Speed
+    from tuner.joint import JointChoice
     from tuner.memory import Feasible, Geometry
     from tuner.types import Arm
 
@@ -156,12 +159,15 @@ class MemoryForecast:
         """One depth that the profile allows."""
         return self.arms[depth]
 
-    def advice(self, depth: int, speed: Speed | None = None) -> Advice | None:
+    def advice(
+        self, depth: int, speed: Speed | None = None, *, evicted_layers: int | None = None
+    ) -> Advice | None:
         """What would keep a depth on the device; None where nothing can be predicted.
 
         Args:
             depth: The depth that is wanted.
             speed: What was measured of the acceptance and the row cost, if anything.
+            evicted_layers: How many a log counted; None predicts the fewest.
         """
         plan = load_plan(self.profile, depth, self.shape)
         if isinstance(self.shape, Unknown) or isinstance(plan, Unknown):
@@ -170,27 +176,75 @@ class MemoryForecast:
             return None
         geometry, calibration = self.shape.geometry, self.shape.calibration
         device = _device(self.budget, self.margin_bytes)
-        return advise(geometry, plan, calibration, device, speed=speed)
+        return advise(
+            geometry,
+            plan,
+            calibration,
+            device,
+            speed=speed,
+            layer_cost=LAYER_COST_H200,
+            evicted_layers=evicted_layers,
+        )
 
     def joint(self) -> tuple[Feasible, ...]:
         """The largest loads that fit when slots, context and depth are chosen together."""
-        plan = load_plan(self.profile, 0, self.shape)
-        if isinstance(self.shape, Unknown) or isinstance(plan, Unknown):
+        asked = self._joint()
+        if asked is None:
             return ()
-        if isinstance(self.budget, NotApplicable):
-            return ()
-        context, slots = self.profile.context, self.profile.slots
+        shape, budget, plan = asked
         loads = feasible_loads(
-            self.shape.geometry,
-            self.shape.calibration,
+            shape.geometry,
+            shape.calibration,
             plan,
-            free_bytes=self.budget.free_bytes,
-            headroom_bytes=self.budget.headroom_bytes,
-            contexts=[context // 4, context // 2, context, 2 * context],
-            slots=range(1, max(slots, 2) + 1),
-            depths=[one.arm.depth for one in self.arms if isinstance(one.predicted, Predicted)],
+            free_bytes=budget.free_bytes,
+            headroom_bytes=budget.headroom_bytes,
+            contexts=self._contexts,
+            slots=self._slots,
+            depths=self._depths,
         )
         return largest(loads)
+
+    def best(self, speed: Speed) -> JointChoice | None:
+        """The fastest depth for the profile's slots and context, and better trades.
+
+        Args:
+            speed: What was measured of the acceptance and the row cost.
+        """
+        asked = self._joint()
+        if asked is None:
+            return None
+        shape, budget, plan = asked
+        return choose_load(
+            shape.geometry,
+            plan,
+            shape.calibration,
+            _device(budget, self.margin_bytes),
+            speed,
+            depths=self._depths,
+            slots=self._slots,
+            contexts=self._contexts,
+        )
+
+    def _joint(self) -> tuple[Shape, Budget, LoadPlan] | None:
+        plan = load_plan(self.profile, 0, self.shape)
+        if isinstance(self.shape, Unknown) or isinstance(plan, Unknown):
+            return None
+        if isinstance(self.budget, NotApplicable):
+            return None
+        return self.shape, self.budget, plan
+
+    @property
+    def _contexts(self) -> list[int]:
+        context = self.profile.context
+        return [context // 4, context // 2, context, 2 * context]
+
+    @property
+    def _slots(self) -> range:
+        return range(1, max(self.profile.slots, 2) + 1)
+
+    @property
+    def _depths(self) -> list[int]:
+        return [one.arm.depth for one in self.arms if isinstance(one.predicted, Predicted)]
 
 
 def forecast(

@@ -16,8 +16,8 @@ from mtpd.memory_views import (
 from mtpd.types import NotApplicable
 from tuner.advisor import Speed
 from tuner.memory import Evicts, Fits
-from tuner.select import cost_of
-from tuner.types import Unknown
+from tuner.select import cost_of, does_not_fit
+from tuner.types import Evicted, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -29,7 +29,17 @@ if TYPE_CHECKING:
     from tuner.summary import ArmSummary
     from tuner.types import Arm
 
-__all__ = ["depth_memory", "memory_view", "notes", "speed_of", "verdict_name", "verdict_reason"]
+__all__ = [
+    "ADVICE",
+    "depth_memory",
+    "memory_view",
+    "notes",
+    "seen_notes",
+    "speed_of",
+]
+
+ADVICE = "to make it fit: "
+"""How the evidence about an arm begins that a start showed not to fit."""
 
 _MIB = 2**20
 
@@ -46,6 +56,7 @@ def memory_view(
         speed: What was measured of the acceptance and the row cost, if anything.
     """
     budget, shape = forecast.budget, forecast.shape
+    best = None if speed is None else forecast.best(speed)
     there = budget if isinstance(budget, Budget) else None
     return MemoryView(
         free_bytes=None if there is None else there.free_bytes,
@@ -70,6 +81,7 @@ def memory_view(
             for load in forecast.joint()
             if isinstance(load.verdict, Fits)
         ),
+        best=None if best is None else best.reason,
     )
 
 
@@ -78,10 +90,10 @@ def depth_memory(one: ArmMemory) -> DepthMemoryView:
     return DepthMemoryView(
         depth=one.arm.depth,
         predicted=None if isinstance(one.predicted, Unknown) else _parts(one.predicted),
-        verdict=verdict_name(one.verdict),
-        reason=verdict_reason(one.verdict),
+        verdict=_name(one.verdict),
+        reason=_reason(one.verdict),
         left_bytes=_left_bytes(one.verdict),
-        engine_fit=verdict_name(one.engine),
+        engine_fit=_name(one.engine),
     )
 
 
@@ -99,7 +111,7 @@ def _parts(predicted: Predicted) -> MemoryPartsView:
     )
 
 
-def verdict_name(verdict: ArmVerdict) -> str:
+def _name(verdict: ArmVerdict) -> str:
     """fits, evicts, unknown or not_applicable."""
     match verdict:
         case Fits():
@@ -112,7 +124,7 @@ def verdict_name(verdict: ArmVerdict) -> str:
             return "unknown"
 
 
-def verdict_reason(verdict: ArmVerdict) -> str:
+def _reason(verdict: ArmVerdict) -> str:
     """What is left or lacking, or why it is not known."""
     match verdict:
         case Fits(left_bytes=left):
@@ -161,6 +173,19 @@ def notes(forecast: MemoryForecast, arms: Collection[Arm]) -> tuple[str, ...]:
         for arm, advice in said
         if advice is not None
     )
+
+
+def seen_notes(forecast: MemoryForecast, rows: Iterable[ArmSummary]) -> tuple[str, ...]:
+    """What would make the arms fit that a start showed not to; one sentence per arm."""
+    out: list[str] = []
+    for row in rows:
+        if does_not_fit(row.residency) is None:
+            continue
+        layers = row.residency.layers if isinstance(row.residency, Evicted) else None
+        advice = forecast.advice(row.arm.depth, evicted_layers=layers)
+        if advice is not None and advice.options:
+            out.append(f"{row.arm}: {ADVICE}{advice.reason}")
+    return tuple(out)
 
 
 def _asked(forecast: MemoryForecast, wanted: int | None) -> list[int]:

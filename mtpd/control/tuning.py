@@ -16,6 +16,7 @@ from mtpd.calibrate import NothingMeasuredError
 from mtpd.control.deciding import MODEL_BASED, SWEEP, DepthInputs, Member, PoolInputs, decide
 from mtpd.control.limits import Limits
 from mtpd.control.memory_rows import notes as memory_notes
+from mtpd.control.memory_rows import seen_notes
 from mtpd.control.progress import StartCount
 from mtpd.control.recorded import encode_inputs
 from mtpd.control.rows import depth_rows
@@ -236,10 +237,11 @@ class Tuning:
                     raise
                 history = error.history  # the pool's other members are still compared
             limits = limits.after(history)
-            rows += summarise(history.observations, history.starts)
+            found = summarise(history.observations, history.starts)
+            rows += found
             inputs = replace(
                 task,
-                notes=(*task.notes, *warnings),
+                notes=(*task.notes, *seen_notes(forecast, found), *warnings),
                 history=history,
                 incumbent=self._incumbent(profile.name),
             )

@@ -348,6 +348,7 @@ def memory() -> MemoryView:
             ),
         ),
         joint=(JointView(context=16384, slots=1, depth=4, left_bytes=118 * MIB),),
+        best="depth 2 is the fastest that stays on the device",
     )
 
 
@@ -370,6 +371,7 @@ def no_memory() -> MemoryView:
         depths=(none,),
         advice=(),
         joint=(),
+        best=None,
     )
 
 

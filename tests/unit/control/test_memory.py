@@ -210,6 +210,11 @@ def test_advice_for_note_002_names_the_margin_first_and_predicts_other_depths() 
     assert ratios["depth"] == pytest.approx((2.62 / 1.82) / (3.052 / 2.23))
     assert ratios["KV type"] is None
     assert three.together == ("a fit margin of 256 MiB",)
+    assert "from seven evicted cells" in three.reason
+    assert view.best is not None
+    assert view.best.startswith("depth 1, 2 slots, ") or view.best.startswith("depth 2, 2 slots, ")
+    assert "(predicted)" in view.best
+    assert memory_view(found).best is None, "nothing was measured"
 
 
 def test_the_evidence_says_does_not_fit_for_each_depth_that_is_out() -> None:

@@ -20,6 +20,7 @@ from mtpd.config.model import Offload, Pool
 from mtpd.control.choices import Choices
 from mtpd.control.limits import Limits
 from mtpd.control.memory import Budget, Shape, forecast
+from mtpd.control.memory_rows import ADVICE
 from mtpd.control.plans import TuneRequest, probe_plan, tune_plan
 from mtpd.control.recorder import StoreRecorder
 from mtpd.control.tuning import Tuning
@@ -34,7 +35,7 @@ from tests.fakes.values import operation_view
 from tests.unit.control.held import scripted
 from tests.unit.control.made import arm, config, profile
 from tuner.memory import QWEN35_27B_B2, LoadPlan, assumed, predict
-from tuner.types import Unknown
+from tuner.types import Evicted, Host, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from mtpd.control.tuning import TuningPlan
     from mtpd.views import DecisionView, Json, MeasurementView
     from tests.unit.control.held import Asked, ScriptedDevice
-    from tuner.types import Arm
+    from tuner.types import Arm, Residency
 
 ALPHA, BETA = profile("alpha"), profile("beta", max_depth=1)
 POOL = Pool(name="both", members=("alpha", "beta"))
@@ -261,6 +262,23 @@ async def test_depths_that_are_certain_not_to_fit_are_not_started(tmp_path: Path
     assert not any("does not pay" in line for line in said)
     assert recorded is not None
     assert recorded[1]["memory_bytes"]
+
+
+async def test_what_a_start_showed_not_to_fit_comes_with_what_would_make_it_fit(
+    tmp_path: Path,
+) -> None:
+    def residency(which: Arm) -> Residency:
+        return Evicted(layers=4) if which.depth else Host()
+
+    async with house(tmp_path, residency=residency) as made:
+        made.memory = depth_one_fits
+        accepting = replace(ALPHA, offload=Offload.ACCEPT)
+        await made.run(replace(plan(depths=(0, 3)), profiles=(accepting,)))
+        (decision,) = await made.decisions()
+    (said,) = [line for line in decision.evidence if ADVICE in line]
+    assert said.startswith(f"alpha@3: {ADVICE}depth 3, ")
+    assert "enough is" in said
+    assert "4 layers on the CPU (from seven evicted cells" in said
 
 
 async def test_an_offload_that_is_accepted_leaves_every_depth_open(tmp_path: Path) -> None:
