@@ -118,6 +118,14 @@ def test_eviction_is_named_after_two_requests_and_never_after_one() -> None:
     assert twice.ratio == pytest.approx(1.7, rel=0.08)
 
 
+def test_noise_before_an_eviction_does_not_hide_how_slow_it_is() -> None:
+    """The mean of the whole run would say 1.45; one slow request alone says nothing yet."""
+    state = watched([0.04] * 60).push(0.04 * 1.06)
+    once = state.push(0.04 * 1.7)
+    assert once.ratio == pytest.approx(math.sqrt(1.06 * 1.7), rel=0.01)
+    assert once.push(0.04 * 1.7).ratio == pytest.approx(1.7, rel=0.01)
+
+
 def test_a_calibrated_step_time_is_a_reference_from_the_first_request() -> None:
     state = watched([0.04 * 1.7] * 3, reference=math.log(0.04))
     assert state.pace is Pace.EVICTED

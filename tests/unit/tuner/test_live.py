@@ -12,7 +12,7 @@ from tests.unit.tuner.traffic import ALPHAS, LONG, SHORT, aggregate, fed, fresh,
 from tuner.acceptance import DEFAULT_PHI, expected_tokens
 from tuner.baseline import Baseline
 from tuner.carry import recalibrated, restarted
-from tuner.drift import Direction, Pace
+from tuner.drift import Cusum, Detector, Direction, Pace
 from tuner.level import Level, deviation, logit, sigmoid
 from tuner.live import (
     CLASS_SD,
@@ -57,6 +57,7 @@ def test_beyond_the_calibration_the_last_ratio_goes_on_within_reason() -> None:
     assert Baseline(alphas=(0.0, 0.0), steps=400).alpha(2) == pytest.approx(0.0, abs=0.01)
     assert Baseline(alphas=(1.0,), steps=400).alpha(0) == 0.995
     assert base.level(2).var > base.level(0).var
+    assert base.level(1).var == pytest.approx(0.01 + 1.5 / (400 * 0.9 * 0.81 * 0.19))
     assert Baseline(alphas=(0.9, 0.81), steps=4000).level(0).var < base.level(0).var
 
 
@@ -204,6 +205,13 @@ def test_a_new_calibration_voids_the_times_and_keeps_what_is_known_of_the_text()
     assert alarms == ()
     other = recalibrated(live, live.baselines, times, keep=KEPT)
     assert other.common.weight == pytest.approx(KEPT * live.common.weight)
+    before, after = live.find(SHORT), other.find(SHORT)
+    assert after.offset.weight == pytest.approx(KEPT * before.offset.weight)
+    assert after.positions[0].weight == pytest.approx(KEPT * before.positions[0].weight)
+    assert before.detector.requests > 0
+    assert after.detector == Detector()
+    suspicious = replace(live, pooled=Cusum(up=7.0))
+    assert recalibrated(suspicious, live.baselines, times).pooled == Cusum()
     assert ALPHAS[0] > believed(other)[0] > believed(live)[0] - 0.01
 
 
@@ -262,13 +270,20 @@ def test_a_tally_shows_intervals_step_time_and_context() -> None:
     assert len(intervals) == 2
     assert all(i.low < i.mid < i.high for i in intervals)
     assert [i.mid for i in intervals] == pytest.approx(ALPHAS[:2], abs=0.005)
+    few = replace(seen, reached=(30.0, 20.0), hits=(20.0, 5.0)).acceptance(ALPHAS, 400)
+    assert isinstance(few, tuple)
+    first, second = 1 + (135 * 0.8 + 5) / 1.5, 1 + (135 * 0.2 + 15) / 1.5
+    assert few[1].mid == pytest.approx(first / (first + second))
     assert seen.context_tokens == pytest.approx(1000)
     assert Tally(arm=arm(1)).tokens_per_step == Unknown("nothing was counted")
 
 
 def test_a_request_that_shared_the_card_tells_no_step_time() -> None:
-    live, _ = fed(fresh(), replace(request(2), alone=False, context_tokens=None))
+    shared = replace(request(2, slow=3.0), alone=False, context_tokens=None)
+    live, alarms = fed(fresh(), *[shared] * 5)
     seen = tally(live, 2)
+    assert alarms == ()
+    assert seen.watch.requests == 0
     assert seen.mean_log_step == Unknown("no request ran alone")
     assert seen.context_tokens == Unknown("no request told it")
 

@@ -119,6 +119,9 @@ def test_text_that_repeats_itself_is_told_by_an_incredible_run() -> None:
     run = Usable(decode_steps=100, accepted=200, drafted=200)
     assert is_degenerate(run, full_chance=0.6)
     assert not is_degenerate(run, full_chance=0.99)
+    few, enough = (Usable(decode_steps=n, accepted=2 * n, drafted=2 * n) for n in (18, 19))
+    assert not is_degenerate(few, full_chance=0.6)
+    assert is_degenerate(enough, full_chance=0.6)
     assert not is_degenerate(Usable(decode_steps=100, accepted=190, drafted=200), 0.6)
     assert not is_degenerate(Usable(decode_steps=100, accepted=0, drafted=None), 0.6)
 
