@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import http
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from mtpd.engine import timings
 from mtpd.types import Absent
-from tuner.types import ShortStep
+from tuner.types import Drafter, ShortStep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -43,6 +43,10 @@ REPLY_S = 120.0
 
 WALK_TOKENS = 512
 """Longest walk along one text, so that the context is filled about as in a cell."""
+
+WHOLE: Final = frozenset({Drafter.NONE, Drafter.MTP, Drafter.MTP_FILE})
+"""Drafters that draft to their full depth before they are cut, which is what a ``ShortStep``
+is said to hold; a draft model stops at the limit (facts of llama-server, section 2.3)."""
 
 FIRST_AND_LAST = 2
 """Tokens of a reply beside its draft: one comes with the prompt, one ends the step."""
@@ -98,6 +102,11 @@ class StepClock:
         """
         turns = _Turns(self.arm.depth, wanted)
         why = "the texts came to their end"
+        if self.arm.drafter not in WHOLE:
+            why, texts = (
+                f"a drafter of kind {self.arm.drafter.value} is not known to draft to the end",
+                (),
+            )
         for text in texts:
             reply = await self._reply(text, [], self.arm.depth)
             made: list[int] = []
@@ -118,8 +127,7 @@ class StepClock:
             if not turns.open:
                 why = f"{TRIES} replies for each were tried"
                 break
-        if turns.missing:
-            log.info("short_steps.missing", arm=str(self.arm), rows=turns.missing, reason=why)
+        turns.say_missing(self.arm, why)
 
     async def _reply(self, text: str, made: Sequence[int], rows: int) -> _Reply | Absent:
         """Continue a text by one step of so many rows, or why that cannot be done."""
@@ -181,6 +189,11 @@ class _Turns:
         count = len(self._wanted)
         order = [(self._last + 1 + after) % count for after in range(count)]
         return tuple(rows for rows in order if self._wanted[rows] and self._tries[rows])
+
+    def say_missing(self, arm: Arm, why: str) -> None:
+        """Log what could not be had, if anything."""
+        if self.missing:
+            log.info("short_steps.missing", arm=str(arm), rows=self.missing, reason=why)
 
     def next(self) -> int | None:
         """The rows to try now, or None if there is nothing more to try."""

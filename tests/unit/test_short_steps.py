@@ -19,6 +19,7 @@ from mtpd.types import UnixEndpoint
 from tests.fakes.script import Script
 from tests.unit.control.held import scripted
 from tests.unit.control.made import arm
+from tuner.types import Drafter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -154,6 +155,33 @@ async def test_what_is_never_accepted_is_missing_after_bounded_tries_and_said(
     (said,) = [line for line in lines if line["event"] == "short_steps.missing"]
     assert (said["arm"], said["rows"]) == ("tiny@2", {"2": 3})
     assert said["reason"] == f"{TRIES} replies for each were tried"
+
+
+async def test_a_head_in_a_file_of_its_own_is_timed_as_one_that_is_built_in(
+    tmp_path: Path,
+) -> None:
+    which = replace(arm(depth=1), drafter=Drafter.MTP_FILE)
+    async with answering(tmp_path, lambda _number, body: reply(body)) as client:
+        steps = await taken(clock(client, which), 2)
+
+    assert counted(steps, 1) == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "drafter", [Drafter.DRAFT_MODEL, Drafter.EAGLE3, Drafter.NGRAM, Drafter.ADAPTIVE]
+)
+async def test_drafters_that_may_stop_at_the_limit_are_not_timed(
+    tmp_path: Path, drafter: Drafter
+) -> None:
+    which = replace(arm(depth=1), drafter=drafter)
+    async with answering(tmp_path, lambda _number, body: reply(body)) as client:
+        with capture_logs() as lines:
+            steps = await taken(clock(client, which), 2)
+
+    assert steps == []
+    (said,) = lines
+    assert said["rows"] == {"0": 2, "1": 2}
+    assert said["reason"] == f"a drafter of kind {drafter.value} is not known to draft to the end"
 
 
 async def test_a_walk_ends_after_so_many_tokens_and_the_next_text_begins(tmp_path: Path) -> None:
