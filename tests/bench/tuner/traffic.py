@@ -1,7 +1,8 @@
-"""``python -m tests.bench.tuner.traffic [scenarios|year|cusum]``: live traffic, simulated.
+"""``python -m tests.bench.tuner.traffic [scenarios|year|cusum|show]``: live traffic, simulated.
 
 ``scenarios`` runs the design study's worlds under every rule, ``year`` 8760 h of changing
-traffic, ``cusum`` the detectors. ``--save`` keeps the outcomes for ``traffic_plots``.
+traffic, ``cusum`` the detectors. ``--save`` keeps the outcomes for ``traffic_plots`` and for
+``show``, which prints several files as one table.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from tests.bench.tuner.table import mean, quantile
 from tests.bench.tuner.traffic_rules import Ema, Ours, Reference, calibrate
 from tests.bench.tuner.traffic_run import Requests, run
 from tests.bench.tuner.traffic_world import SCENARIOS, traffic
+from tests.bench.tuner.traffic_year import Year
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,6 +88,36 @@ def live(seed: int, number: int, world: Scenario, *, rivals: bool) -> list[Resul
     return out
 
 
+def years(seed: int, numbers: range, hours: float | None) -> list[Year]:
+    """A year on each of these machines."""
+    world = replace(traffic_year.YEAR, hours=hours or traffic_year.YEAR.hours)
+    return [traffic_year.live(machine(str(seed), n), (seed, n), world) for n in numbers]
+
+
+@dataclass
+class Saved:
+    """What a run leaves on disk.
+
+    Attributes:
+        worlds: Results by scenario.
+        years: Years.
+    """
+
+    worlds: dict[str, list[Result]] = field(default_factory=dict)
+    years: list[Year] = field(default_factory=list)
+
+
+def merged(paths: Sequence[Path]) -> Saved:
+    """All outcomes of several files, which must be of different machines."""
+    out = Saved()
+    for path in paths:
+        content = json.loads(path.read_text())
+        for name, rows in content["worlds"].items():
+            out.worlds.setdefault(name, []).extend(Result(**row) for row in rows)
+        out.years += [Year(**year) for year in content["years"]]
+    return out
+
+
 def table(results: Sequence[Result]) -> str:
     """One row per rule."""
     lines = [
@@ -116,14 +148,14 @@ def _paired(results: Sequence[Result]) -> str:
     return "\nours minus, in points on the same machines: " + "; ".join(parts)
 
 
-def year_table(years: Sequence[traffic_year.Year]) -> str:
+def year_table(lived: Sequence[Year]) -> str:
     """One row per rule, and what ours measured."""
     rows = [
         Result(name, regret, one.switches.get(name, 0), one.wrong.get(name, 0))
-        for one in years
+        for one in lived
         for name, regret in one.regret.items()
     ]
-    measured, aborted = (mean([getattr(y, k) for y in years]) for k in ("measured", "aborted"))
+    measured, aborted = (mean([getattr(y, k) for y in lived]) for k in ("measured", "aborted"))
     return f"{table(rows)}\n\nours measured again {measured} times; cut short {aborted} times"
 
 
@@ -131,8 +163,9 @@ def main() -> None:
     """Print the command, the machine that ran it and the tables."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.tuner.traffic")
     parser.add_argument(
-        "what", nargs="?", default="scenarios", choices=("scenarios", "year", "cusum")
+        "what", nargs="?", default="scenarios", choices=("scenarios", "year", "cusum", "show")
     )
+    parser.add_argument("saved", nargs="*", type=Path, help="files to show together")
     parser.add_argument("--machines", type=int, default=40)
     parser.add_argument("--rivals", type=int, default=10, help="machines for the two rivals")
     parser.add_argument("--seed", type=int, default=1)
@@ -146,27 +179,23 @@ def main() -> None:
         sys.stdout.write(f"\n{traffic_cusum.table(args.seed, args.machines)}\n")
         return
     numbers = range(args.first, args.first + args.machines)
-    saved: dict[str, object] = {"command": " ".join(sys.argv[1:]), "host": host()}
-    if args.what == "year":
-        world = replace(traffic_year.YEAR, hours=args.hours or traffic_year.YEAR.hours)
-        years = [
-            traffic_year.live(machine(str(args.seed), n), (args.seed, n), world) for n in numbers
-        ]
-        sys.stdout.write(f"\n{year_table(years)}\n")
-        saved["years"] = [asdict(year) for year in years]
+    if args.what == "show":
+        found = merged(args.saved)
+    elif args.what == "year":
+        found = Saved(years=years(args.seed, numbers, args.hours))
     else:
+        found = Saved()
         for name in args.scenario or SCENARIOS:
             world = replace(SCENARIOS[name], hours=args.hours or SCENARIOS[name].hours)
-            results = [
-                one
-                for n in numbers
-                for one in live(args.seed, n, world, rivals=n < args.first + args.rivals)
+            found.worlds[name] = [
+                one for n in numbers for one in live(args.seed, n, world, rivals=n < args.rivals)
             ]
-            sys.stdout.write(f"\n{name}\n\n{table(results)}\n")
-            sys.stdout.flush()
-            saved[name] = [asdict(one) for one in results]
+    for name, results in found.worlds.items():
+        sys.stdout.write(f"\n{name}\n\n{table(results)}\n")
+    if found.years:
+        sys.stdout.write(f"\n{year_table(found.years)}\n")
     if args.save is not None:
-        args.save.write_text(json.dumps(saved, separators=(",", ":")) + "\n")
+        args.save.write_text(json.dumps(asdict(found), separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":

@@ -7,23 +7,25 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from tests.bench.tuner.style import COLOURS, INK, MUTED, plot
 from tests.bench.tuner.table import mean
-from tests.bench.tuner.traffic_world import SCENARIOS
+from tests.bench.tuner.traffic import merged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
 
-    Rows = Sequence[Mapping[str, Any]]
+    from tests.bench.tuner.traffic import Result
+    from tests.bench.tuner.traffic_year import Year
+
+    Rows = Sequence[Result]
 
 RULES: Final = {
     "static 2": COLOURS[6],
@@ -68,7 +70,7 @@ def _points(axes: Axes, worlds: Sequence[Rows], rule: tuple[str, str, int]) -> N
     xs: list[float] = []
     ys: list[float] = []
     for place, rows in enumerate(worlds):
-        values = [100 * r["regret"] for r in rows if r["rule"] == name]
+        values = [100 * r.regret for r in rows if r.rule == name]
         if not values:
             continue
         found = mean(values)
@@ -80,22 +82,22 @@ def _points(axes: Axes, worlds: Sequence[Rows], rule: tuple[str, str, int]) -> N
     axes.plot(xs, ys, "o", color=colour, markersize=5, label=name)
 
 
-def year(years: Rows, path: Path) -> None:
+def year(years: Sequence[Year], path: Path) -> None:
     """Our depth and the truly best one over the year, on the machine of the median regret."""
-    regret = [y["regret"]["ours"] for y in years]
+    regret = [y.regret["ours"] for y in years]
     one = years[regret.index(statistics.median_low(regret))]
     end_s = 8760 * 3600.0
     with plot(path, 7.2, 2.8) as axes:
         for name, steps, colour, width in (
-            ("truly best depth", one["best"], MUTED, 0.7),
-            ("depth that ran", one["path"], COLOURS[0], 1.8),
+            ("truly best depth", one.best, MUTED, 0.7),
+            ("depth that ran", one.path, COLOURS[0], 1.8),
         ):
             days = [s / DAY_S for s, _ in steps] + [end_s / DAY_S]
             depths = [d for _, d in steps]
             axes.step(
                 days, [*depths, depths[-1]], where="post", color=colour, linewidth=width, label=name
             )
-        deepest = max(d for _, d in (*one["best"], *one["path"]))
+        deepest = max(d for _, d in (*one.best, *one.path))
         for share, what in CHANGES:
             axes.axvline(share * 365, color=INK, linewidth=0.7, linestyle=":")
             axes.annotate(what, (share * 365 + 2, deepest + 0.45), fontsize="small")
@@ -104,7 +106,7 @@ def year(years: Rows, path: Path) -> None:
         axes.set_xlim(0, 365)
         axes.set_xlabel("day")
         axes.set_ylabel("draft depth")
-        lost = 100 * one["regret"]["ours"]
+        lost = 100 * one.regret["ours"]
         axes.set_title(f"A year on one machine: {lost:.2f} % lost, the median of {len(years)}")
         axes.legend(loc="lower left", fontsize="small", ncols=2)
 
@@ -115,15 +117,12 @@ def main() -> None:
     parser.add_argument("saved", nargs="+", type=Path)
     parser.add_argument("--into", type=Path, default=Path("docs/images"))
     args = parser.parse_args()
-    found: dict[str, Any] = {}
-    for path in args.saved:
-        found |= json.loads(path.read_text())
+    found = merged(args.saved)
     args.into.mkdir(parents=True, exist_ok=True)
-    worlds = {name: found[name] for name in SCENARIOS if name in found}
-    if worlds:
-        regrets(worlds, args.into / "live_regret.svg")
-    if "years" in found:
-        year(found["years"], args.into / "live_year.svg")
+    if found.worlds:
+        regrets(found.worlds, args.into / "live_regret.svg")
+    if found.years:
+        year(found.years, args.into / "live_year.svg")
 
 
 if __name__ == "__main__":
