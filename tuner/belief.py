@@ -186,7 +186,8 @@ def slow_arms(history: History, row_cost: RowCost | None = None) -> tuple[Slow, 
 
     From shallow to deep every start is compared with what all sound shallower ones predict.
     Short steps show the row cost within a start, so that a dear row is not taken for an
-    eviction; without them the prediction is less certain, and so is a suspicion.
+    eviction; without them the prediction is less certain, and so is a suspicion. Where there is
+    no device, nothing is suspected: a slow start is load or noise.
     """
     return _sound(start_times(history), row_cost)[1]
 
@@ -213,7 +214,7 @@ def _sound(
 def _too_slow(
     one: StartTimes, shallower: list[StartTimes], row_cost: RowCost | None
 ) -> Slow | None:
-    if not shallower:
+    if not shallower or one.host:
         return None
     witness = shallower[-1]
     if _level(one) - max(map(_level, shallower)) < math.log(EVICTION_RATIO):

@@ -24,7 +24,7 @@ from tuner.plan import (
     WorkloadPlan,
 )
 from tuner.speed import TIE_RATIO
-from tuner.types import Arm, Budget, Unknown, depth_order
+from tuner.types import Arm, Budget, Host, Unknown, depth_order
 
 if TYPE_CHECKING:
     from tuner.belief import Belief
@@ -52,8 +52,8 @@ FIRST_DEPTH = 2
 DOUBT = 0.05
 """Chance of a better arm below which it is not worth an engine start."""
 
-SHORT_STEPS = 24
-"""Short steps per number of rows: some ten seconds each where an engine start takes 40."""
+SHORT_STEPS = 32
+"""Short steps per number of rows: some 15 s where an engine start takes 40 and its cells 280."""
 
 
 class Design(Protocol):
@@ -163,9 +163,11 @@ class ModelBased:
         """A shallower start that can show an eviction which no log tells, where one is needed.
 
         What a log and a prediction of memory both say needs no witness, except at the edge
-        of the prediction, where it is wrong first.
+        of the prediction, where it is wrong first; nor does a start without a device.
         """
-        depths = {row.arm.depth for row in state.measured}
+        depths = {row.arm.depth for row in state.measured if not isinstance(row.residency, Host)}
+        if not depths:
+            return None
         shallower = [arm for arm in state.open if arm.depth < min(depths)]
         if self.deepest is None:
             confirmed = len(depths) > 1 and min(depths) <= 1

@@ -4,12 +4,12 @@ One linear-Gaussian model, solved by Gauss-Newton. A step at depth j >= 1 takes
 T(j) = t0 * (1 + h + g_1 + ... + g_j), where h is the head's catch-up, which depth 0 does not
 have (TUNER.md 3.2), and the increments g_i scatter around the row cost c. In an engine of
 depth k a short step that verifies r tokens takes t0 * (1 + h) for r = 0 and
-t0 * (1 + h + g_1 + ... + g_r + (k - r) * d + a) for r >= 1: it drafts k tokens whatever it
-verifies, and a step of a new batch shape costs a once, the same for every r of a start, as the
-embedded engine shows (docs/benchmarks.md). The steady step of the same start tells a. Every
-start has its own offset and every workload its own factor; all short steps share a bias, and
-so do those that verify fewer rows than they draft. Does not know what the steps earn
-(``tuner.texts``).
+t0 * (1 + h + g_1 + ... + g_r + (k - r) * d + a) for r >= 1: an MTP head drafts k tokens
+whatever it verifies, and a step of a new batch shape rebuilds the graph, which costs a, the
+same for every r of a start, on the embedded engine and on an H200 (docs/benchmarks.md). The
+steady step of the same start tells a. Every start has its own offset and every workload its own
+factor; all short steps share a bias, and so do those that verify fewer rows than they draft.
+Does not know what the steps earn (``tuner.texts``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tuner.gauss import Posterior, Reading, posterior
+from tuner.types import Drafter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,14 +56,18 @@ _BIAS_SD = 0.015
 draft, of the logarithm."""
 
 _ONCE_SD = 0.5
-"""Of a, as a share of a plain step: 0.7 on a model of a few layers, little on a large one."""
+"""Of a, as a share of a plain step: 0.7 on a toy model on a CPU, 0.4 on a 27B on an H200."""
 
-_OWN_ONCE_SD = 0.02
-"""Of what one start's a differs from that of others."""
+_OWN_ONCE_SD = 0.1
+"""Of what one start's a differs from that of others: 0.34, 0.41 and 0.57 of a plain step at depth
+1, 2 and 3 of a 27B on an H200."""
 
 _WORKLOAD_SD = 0.3
 _MEAN_WORKLOAD_SD = 1e-3
 """The factors of the workloads are relative to their mean."""
+
+_DRAFTS_ALL: Final = (Drafter.MTP, Drafter.MTP_FILE)
+"""Drafters that draft to the full depth before the limit of a reply cuts (TUNER.md 2.3)."""
 
 _FLAT_SD = 10.0
 _ROUNDS = 8
@@ -203,7 +208,9 @@ def _of_start(
     for rows, time in one.short:
         further = {_CATCH: 1.0} if depth and not rows else {}
         if rows:
-            further = {_DRAFT: float(depth - rows), _ONCE: 1.0, layout.once(index): 1.0}
+            further = {_ONCE: 1.0, layout.once(index): 1.0}
+            if one.arm.drafter in _DRAFTS_ALL:
+                further[_DRAFT] = float(depth - rows)
         value, weights = _linear(layout, point, rows, further)
         weights |= {own: 1.0, _BIAS: 1.0} | ({_PARTIAL: 1.0} if rows < depth else {})
         out.append(Reading(weights, time.value - value, time.sd))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tuner.speed import RUN_NOISE
 from tuner.summary import decode_steps, not_usable
-from tuner.types import Arm, passes
+from tuner.types import Arm, Host, passes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,12 +64,14 @@ class StartTimes:
         start_id: Which start.
         steady: Per workload, ordered by its name; never empty.
         short: Per number of rows verified, ascending.
+        host: There is no device, by design: nothing can be evicted from it.
     """
 
     arm: Arm
     start_id: str
     steady: tuple[tuple[str, LogTime], ...]
     short: tuple[tuple[int, LogTime], ...] = ()
+    host: bool = False
 
 
 def main_fingerprint(observations: Iterable[Observation]) -> str | None:
@@ -83,6 +85,8 @@ def start_times(history: History) -> tuple[StartTimes, ...]:
     fingerprint = main_fingerprint(history.observations)
     failed = {(s.arm, s.start_id) for s in history.starts if not passes(s.residency)}
     failed |= {(o.arm, o.start_id) for o in history.observations if not passes(o.residency)}
+    hosts = {(s.arm, s.start_id) for s in history.starts if isinstance(s.residency, Host)}
+    hosts |= {(o.arm, o.start_id) for o in history.observations if isinstance(o.residency, Host)}
     steady: dict[tuple[Arm, str], dict[str, list[float]]] = {}
     for one in history.observations:
         steps = decode_steps(one) if not_usable(one) is None else None
@@ -100,6 +104,7 @@ def start_times(history: History) -> tuple[StartTimes, ...]:
             start_id=start_id,
             steady=_centres(times, RUN_NOISE),
             short=_centres(short.get((arm, start_id), {}), _SHORT_NOISE),
+            host=(arm, start_id) in hosts,
         )
         for (arm, start_id), times in sorted(
             steady.items(), key=lambda item: (item[0][0].depth, item[0][0], item[0][1])

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tests.unit.tuner.machine import WORKLOADS, Machine, arm
+from tests.unit.tuner.machine import WORKLOADS, Host, Machine, arm
 from tuner.belief import Belief, Slow, believe, slow_arms
 from tuner.cost import RowCost
 from tuner.plan import Ask, History
@@ -178,3 +178,10 @@ def test_a_row_cost_known_beforehand_is_a_witness_too() -> None:
     assert slow_arms(history) == ()
     sure = RowCost(c=0.41, sd=0.05, source="this card, last week")
     assert [one.arm for one in slow_arms(history, sure)] == [arm(2)]
+
+
+def test_where_there_is_no_device_nothing_is_evicted() -> None:
+    slow = dataclasses.replace(CARD, slow_from=2, residency=Host())
+    history = started(1, 2, machine=slow)
+    assert slow_arms(history) == ()
+    assert known(history).starts == 2

@@ -62,14 +62,16 @@ def test_a_lead_that_is_not_proven_is_followed_and_called_so() -> None:
 
 
 def test_an_equivalent_depth_with_less_memory_is_preferred() -> None:
-    decision = choose(started(1, 2, machine=EQUAL))
+    twice = started(1, 2, 1, 2, machine=EQUAL)
+    decision = choose(twice)
     assert decision.arm == arm(1)
     assert "ties with depth 2 (1.00x) and needs less memory" in decision.reason
-    heavy = {arm(1): 20, arm(2): 10}
-    turned = choose(started(1, 2, machine=EQUAL), memory_bytes=heavy)
-    assert turned.arm == arm(2)
-    unknown = choose(started(1, 2, machine=EQUAL), memory_bytes={arm(2): 10})
+    assert choose(twice, memory_bytes={arm(1): 20, arm(2): 10}).arm == arm(2)
+    unknown = choose(twice, memory_bytes={arm(2): 10})
     assert unknown.arm == arm(1), "not known for all: the smallest depth"
+    once = choose(started(1, 2, machine=EQUAL))
+    assert once.arm == arm(2), "one start of each does not show that they are equivalent"
+    assert "ties with depth 1 (1.00x) and is chosen for its mean" in once.reason
 
 
 def test_an_incumbent_stays_until_it_is_proven_beaten() -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.tuner.machine import (
     UNKNOWN,
     WORKLOADS,
+    Host,
     Machine,
     Resident,
     arm,
@@ -192,6 +193,11 @@ def test_at_the_edge_of_the_prediction_a_start_is_confirmed_all_the_same() -> No
     depths, stop = asked(unread, search(0, 1, 2, 3, deepest=2))
     assert depths == [2, 1]
     assert verdicts(stop)[2] is Elimination.DOES_NOT_FIT
+
+
+def test_a_start_without_a_device_needs_no_confirmation() -> None:
+    host = Machine(draft_share=0.15, residency=Host())
+    assert asked(host, search(0, 1, 2, 3))[0] == [2]
 
 
 def test_short_steps_are_not_asked_of_an_engine_that_drafts_nothing_nor_if_switched_off() -> None:

@@ -86,9 +86,9 @@ def test_a_short_step_drafts_its_full_depth_and_pays_for_a_new_batch_shape_once(
     t0, t1, t2, t3 = one.step_s[0][:4]
     assert one.short_s(0, 0) == t0
     assert one.short_s(3, 0) == pytest.approx(t0 + one.catch_up_s)
-    assert one.short_s(3, 1) == pytest.approx(t1 + 2 * one.draft_s + one.new_shape_s)
-    assert one.short_s(3, 3) == pytest.approx(t3 + one.new_shape_s)
-    assert one.short_s(2, 2) == pytest.approx(t2 + one.new_shape_s)
+    assert one.short_s(3, 1) == pytest.approx(t1 + 2 * one.draft_s + one.new_shape_s[3])
+    assert one.short_s(3, 3) == pytest.approx(t3 + one.new_shape_s[3])
+    assert one.short_s(2, 2) == pytest.approx(t2 + one.new_shape_s[2])
     assert 0.05 <= one.draft_s / ((t3 - t0) / 3) <= 0.4
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -10,6 +11,7 @@ from tests.unit.tuner.machine import arm
 from tuner.cost import RowCost
 from tuner.steps import START_SD, StepTimes, step_times
 from tuner.timing import LogTime, StartTimes
+from tuner.types import Arm, Drafter
 
 FLAT = RowCost(c=0.4, sd=50.0, source="nothing known")
 
@@ -210,3 +212,41 @@ def test_the_order_of_starts_plays_no_role_and_more_of_them_never_widen(
     for i in range(4):
         for j in range(i):
             assert log_ratio(more, i, j)[1] <= log_ratio(known, i, j)[1] * 1.02
+
+
+H200 = {
+    0: (12.46, ()),
+    1: (17.35, (12.8, 21.5)),
+    2: (21.70, (13.07, 22.49, 26.90)),
+    3: (25.25, (13.02, 25.61, 29.12, 32.38)),
+}
+"""A 27B on an H200: ms of a steady step, and of short steps by rows, per depth."""
+
+
+def measured(depth: int) -> StartTimes:
+    steady_ms, short_ms = H200[depth]
+    short = tuple((r, LogTime(math.log(ms), 0.006, 24)) for r, ms in enumerate(short_ms))
+    time = LogTime(math.log(steady_ms), 0.006, 4)
+    return StartTimes(arm=arm(depth), start_id="h200", steady=(("w", time),), short=short)
+
+
+@pytest.mark.parametrize(("depth", "within"), [(1, 0.055), (2, 0.035), (3, 0.025)])
+def test_one_start_on_a_real_card_tells_all_depths_within_its_own_error(
+    depth: int, within: float
+) -> None:
+    """Reconstructed without the rebuilt graph the same times are off by 20 to 58 %."""
+    known = step_times([measured(depth)], 3)
+    for other in range(4):
+        error = known.mean[other] - math.log(H200[other][0])
+        assert abs(error) < within
+        assert abs(error) < 2 * math.sqrt(known.covariance[other][other])
+
+
+def test_a_drafter_that_stops_at_the_limit_drafts_no_more_than_it_verifies() -> None:
+    """A draft model stops early; an MTP head drafts to the end and is cut (TUNER.md 2.3)."""
+    rows = (0.4, 0.4)
+    early = engine(2, rows=rows, draft=0.0)
+    model = dataclasses.replace(early, arm=Arm(profile="m", drafter=Drafter.DRAFT_MODEL, depth=2))
+    mtp, other = (log_ratio(step_times([one], 2), 2, 1)[0] for one in (early, model))
+    truth = math.log(1.835 / 1.435)
+    assert abs(other - truth) < 0.004 < abs(mtp - truth)
