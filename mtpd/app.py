@@ -33,19 +33,19 @@ from mtpd.config.origins import describe_origins
 from mtpd.control.backend import Control, DaemonFacts
 from mtpd.control.choices import Choices
 from mtpd.control.device import SwitchboardDevice
-from mtpd.control.gates import Gates
 from mtpd.control.hashing import DELAY_S, ModelHashes
 from mtpd.control.models import ModelReports, cards
 from mtpd.control.names import names
 from mtpd.control.recorder import StoreRecorder
 from mtpd.control.restore import restore
 from mtpd.control.shapes import DeviceBudget, MemoryPlanner
+from mtpd.control.telemetry import Telemetry
 from mtpd.control.tuning import Tuning
 from mtpd.engine import binary
 from mtpd.engine.client import EngineClient
 from mtpd.engine.heard import RequestFacts
 from mtpd.engine.launch import LaunchPlanner
-from mtpd.events import DaemonStarted, DaemonStopping
+from mtpd.events import DaemonStarted, DaemonStopping, EngineTransition
 from mtpd.faults import Faults, NoFaults
 from mtpd.gpu.card import find_card
 from mtpd.listen import bind_tcp, bind_unix, free_port, serving
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from mtpd.types import EngineBinary, EngineKey
     from mtpd.views import Json, StatusView
 
-__all__ = ["Daemon", "daemon", "serve", "until_told_to_stop"]
+__all__ = ["Daemon", "daemon", "serve"]
 
 log = structlog.get_logger()
 
@@ -160,6 +160,7 @@ async def daemon(
             faults=faults,
             hash_delay_s=hash_delay_s,
         )
+        stack.callback(house.telemetry.close)
         await house.recover()
         url = _url(*tcp.getsockname()[:2])
         control = house.control(
@@ -175,6 +176,7 @@ async def daemon(
         )
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
+        tasks.start_soon(house.telemetry.sampler.run)
         tasks.start_soon(house.operations.run)
         tasks.start_soon(house.switchboard.run)
         tasks.start_soon(house.hashes.run)
@@ -199,14 +201,6 @@ async def serve(config: Config, directories: Directories, *, path_env: str) -> N
         async with daemon(config, directories, path_env=path_env):
             name = (await anext(signals)).name
             log.info("daemon.stopping", signal=name)
-
-
-async def until_told_to_stop() -> str:
-    """Wait for SIGTERM or SIGINT; returns its name."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for received in signals:
-            return received.name
-    raise AssertionError  # pragma: no cover  # the receiver never ends by itself
 
 
 class House:
@@ -235,10 +229,15 @@ class House:
         self.operations = Operations(
             rows=OperationRows(db=store), bus=bus, clock=clock, describe=_describe
         )
-        self.gates = Gates(
-            provider=card.provider, device=card.key, hardware=config.hardware, clock=clock
+        self.telemetry = Telemetry(
+            card=card,
+            hardware=config.hardware,
+            clock=clock,
+            publish=self._publish,
+            serving=lambda: any(one.pid is not None for one in self.switchboard.engines()),
         )
         self.metrics = Metrics(snapshot=lambda: self._status, dropped_readers=lambda: bus.dropped)
+        self.metrics.registry.register(self.telemetry.collector)
         self.planner = LaunchPlanner(
             config=config,
             binary=engine,
@@ -246,7 +245,7 @@ class House:
             device_present=card.is_gpu,
             sockets=directories.runtime,
             home=directories.cache,
-            driver=None,
+            driver=card.device.driver,
             power_cap_w=card.power_cap_w,
             new_token=lambda: secrets.token_hex(16),
             free_port=free_port,
@@ -266,7 +265,7 @@ class House:
         self.memory = MemoryPlanner(
             config=config,
             binary=engine,
-            budget=DeviceBudget.of(card, config),
+            budget=DeviceBudget.of(card, config, read=self.telemetry.sampler.read_from_thread),
             alone=lambda: all(one.pid is None for one in self.switchboard.engines()),
             log_of=lambda profile: log_path(self._log_dir, profile, card.key),
         )
@@ -288,7 +287,7 @@ class House:
         self.tuning = Tuning(
             config=config,
             calibrator=Calibrator(
-                workloads=config.workloads, gate=self.gates.measuring, clock=clock
+                workloads=config.workloads, gate=self.telemetry.gates.measuring, clock=clock
             ),
             recorder=self.recorder,
             hold=held.hold,
@@ -333,7 +332,8 @@ class House:
                 memory=self.memory,
                 engines=self.switchboard.engines,
             ),
-            gates=self.gates.views,
+            gates=self.telemetry.gates.views,
+            devices=self.telemetry.devices,
             on_switched=self.metrics.switched,
         )
 
@@ -382,6 +382,8 @@ class House:
     def _publish(self, event: Event) -> None:
         self.metrics.observe(event)
         self._bus.publish(event)
+        if isinstance(event, EngineTransition):
+            self.telemetry.sampler.hurry()
 
     def _busy(self) -> bool:
         """Whether reading beside it would slow a request, or falsify a measurement."""

@@ -6,6 +6,7 @@ configuration of its own and temporary directories; nothing here is a shortcut p
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from mtpd.app import daemon, until_told_to_stop
+from mtpd.app import daemon
 from mtpd.config.directories import Directories
 from mtpd.config.load import load
 from mtpd.errors import CalibrationError
@@ -144,7 +145,8 @@ async def run_demo(
             warnings = await _tune(running, wanted, on_progress)
             on_report(await _report(running, wanted, hardware, warnings))
             if stay:
-                await until_told_to_stop()
+                with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                    await anext(signals)
 
 
 async def _tune(

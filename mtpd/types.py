@@ -104,10 +104,21 @@ class ProcessMemory:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """Whether a measurement may start, with the sentence that says why."""
+    """Whether a measurement may start, with the sentence that says why.
+
+    Attributes:
+        passed: Whether it may.
+        reason: One sentence.
+        gate: How the card's temperature was judged: absolute (at or below a limit),
+            relative (as cool as it gets), timeout (it did not get there) or
+            not_applicable. Results of different kinds are not comparable.
+        edge_c: Edge temperature when it was decided; None where it is not known.
+    """
 
     passed: bool
     reason: str
+    gate: str = "absolute"
+    edge_c: float | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)

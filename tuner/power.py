@@ -43,6 +43,9 @@ MIN_WINDOW_S: Final = 5.0
 BUSY_PERCENT: Final = 90.0
 """Load from which a card is taken to be limited by its cap, not by its work."""
 
+_BUSY_GAP_S: Final = 2.5
+"""A card that is read once a second and was busy both times was busy in between."""
+
 _MEAN_OVER: Final = 1.03
 _PEAK_OVER: Final = 1.15
 _SLOWED_SHARE: Final = 0.05
@@ -217,7 +220,7 @@ def _longest_busy(samples: Sequence[PowerSample]) -> list[tuple[float, float]]:
             stretches.append([])
             continue
         last = stretches[-1]
-        if last and not 0 < one.at_s - last[-1][0] <= MAX_GAP_S:
+        if last and not 0 < one.at_s - last[-1][0] <= _BUSY_GAP_S:
             stretches.append([])
         stretches[-1].append((one.at_s, one.power_w))
     return max(stretches, key=_span)

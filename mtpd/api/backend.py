@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mtpd.bus import SubscriberDropped
     from mtpd.events import Envelope
     from mtpd.explanation_views import ExplanationView
+    from mtpd.gpu.views import DeviceView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -38,6 +39,9 @@ class Backend(Protocol):
 
     async def status(self) -> StatusView:
         """The daemon on one screen."""
+
+    async def gpu(self) -> tuple[DeviceView, ...]:
+        """Every device with a fresh reading, and who answers for each field."""
 
     async def models(self) -> tuple[ModelView, ...]:
         """Every profile, in the order of the configuration."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UnloadBody,
     )
     from mtpd.explanation_views import ExplanationView
+    from mtpd.gpu.views import DeviceView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
 async def status(backend: Backend, _query: NoQuery, _id: str) -> StatusView:
     """The daemon on one screen."""
     return await backend.status()
+
+
+async def gpu(backend: Backend, _query: NoQuery, _id: str) -> dict[str, tuple[DeviceView, ...]]:
+    """Every device with its newest reading."""
+    return {"devices": await backend.gpu()}
 
 
 async def models(backend: Backend, _query: NoQuery, _id: str) -> dict[str, tuple[ModelView, ...]]:

@@ -18,6 +18,7 @@ from mtpd.api import errors, handlers, schema, sse
 from mtpd.api.auth import Policy, Scope
 from mtpd.api.auth import middleware as authentication
 from mtpd.api.problem import FieldProblem, Problem, from_status
+from mtpd.gpu.views import DeviceView
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -131,6 +132,13 @@ ROUTES: tuple[Route, ...] = (
         "The daemon on one screen",
         query=schema.NoQuery,
         response=views.StatusView,
+    ),
+    _reads(
+        f"{PREFIX}/gpu",
+        handlers.gpu,
+        "Every device with its reading, and who answers for each field",
+        query=schema.NoQuery,
+        response=[DeviceView],
     ),
     _reads(
         f"{PREFIX}/models",

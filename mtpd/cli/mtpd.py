@@ -1,4 +1,4 @@
-"""The daemon's command: ``mtpd serve|demo|check|config|plan``.
+"""The daemon's command: ``mtpd serve|demo|check|config|plan|powercap``.
 
 Tracebacks and exit codes are decided here, in ``main``, and nowhere else.
 """
@@ -14,6 +14,7 @@ from mtpd.cli.config_commands import check, config
 from mtpd.cli.daemon_commands import demo, serve
 from mtpd.cli.failure import exit_code_of
 from mtpd.cli.plan_command import plan
+from mtpd.cli.powercap_commands import powercap
 
 __all__ = ["cli", "main"]
 
@@ -29,7 +30,7 @@ def cli() -> None:
     """
 
 
-for command in (serve, demo, check, config, plan):
+for command in (serve, demo, check, config, plan, powercap):
     cli.add_command(command)
 
 

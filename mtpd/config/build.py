@@ -177,6 +177,7 @@ def build_hardware(name: str, table: HardwareTable) -> HardwareProfile:
         vram_mib=table.vram_mib,
         power_cap_w=table.power_cap_w,
         gate_edge_c=table.gate_edge_c,
+        gate=table.gate,
         row_cost=table.row_cost,
         row_cost_source=table.row_cost_source,
         drafting_note=table.drafting_note,

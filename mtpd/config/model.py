@@ -281,6 +281,8 @@ class HardwareProfile:
         vram_mib: Device memory in MiB.
         power_cap_w: Cap under which its facts were measured, in W.
         gate_edge_c: Edge temperature at or below which a measurement may start, in degrees C.
+        gate: absolute (that temperature), or relative for a card without a fan of its own,
+            which rests at the temperature of its surroundings.
         row_cost: c of t(k) = t0 (1 + c k), the step time over verification rows.
         row_cost_source: Which measured cells it was fitted to.
         drafting_note: One sentence for reports and forecasts, or None.
@@ -295,6 +297,7 @@ class HardwareProfile:
     row_cost: float | None
     row_cost_source: str | None
     drafting_note: str | None
+    gate: str = "absolute"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -144,6 +144,7 @@ class HardwareTable(Table):
     vram_mib: int = Field(ge=1, le=16_777_216)
     power_cap_w: float | None = Field(default=None, gt=0.0)
     gate_edge_c: float | None = Field(default=None, gt=0.0, lt=150.0)
+    gate: Literal["absolute", "relative"] = "absolute"
     row_cost: float | None = Field(default=None, gt=0.0, lt=100.0)
     row_cost_source: Text | None = None
     drafting_note: Text | None = None

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mtpd.engine.client import EngineClient
     from mtpd.events import Envelope
     from mtpd.explanation_views import ExplanationView
+    from mtpd.gpu.views import DeviceView
     from mtpd.operations import Operations, Progress
     from mtpd.proxy.switch import Switchboard
     from mtpd.store.journal import Journal
@@ -91,6 +92,7 @@ class Control:
         tuning: Tuning,
         reports: ModelReports,
         gates: Callable[[], Awaitable[tuple[GateView, ...]]],
+        devices: Callable[[], Awaitable[tuple[DeviceView, ...]]],
         on_switched: Callable[[str, float], None],
     ) -> None:
         self._facts = facts
@@ -107,6 +109,7 @@ class Control:
         self._tuning = tuning
         self._reports = reports
         self._gates = gates
+        self._devices = devices
         self._on_switched = on_switched
 
     # What is ------------------------------------------------------------------------
@@ -133,6 +136,10 @@ class Control:
             last_decision=latest[0] if latest else None,
             operation=self._operations.current,
         )
+
+    async def gpu(self) -> tuple[DeviceView, ...]:
+        """Every device with a fresh reading, and who answers for each field."""
+        return await self._devices()
 
     async def models(self) -> tuple[ModelView, ...]:
         """Every profile, in the order of the configuration."""

@@ -7,39 +7,42 @@ arises, which passes; an unknown answer never does.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import anyio
-from anyio import to_thread
 
 from mtpd.gpu import gate
+from mtpd.types import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from mtpd.clock import Clock
     from mtpd.config.model import HardwareProfile
-    from mtpd.gpu.base import GpuProvider
+    from mtpd.gpu.sampler import Sample, Sampler
     from mtpd.types import GateResult, Reading
-    from mtpd.units import DeviceKey
     from mtpd.views import GateView
 
 __all__ = ["DEFAULT_EDGE_C", "Gates"]
 
-DEFAULT_EDGE_C = 44.0
+DEFAULT_EDGE_C: Final = 44.0
 """Study 000: every run began at an edge temperature of at most 44 degrees Celsius."""
 
-SAMPLE_S = 1.0
-COOL_S = 900.0
+SAMPLE_S: Final = 1.0
+COOL_S: Final = 600.0
 """How long a card may take to cool before a measurement is given up."""
+
+_KEPT: Final = round(gate.RELATIVE_S / SAMPLE_S) + 1
+
+Edges = deque[tuple[float, "Reading[float]"]]
 
 
 class Gates:
     """Answers for one device.
 
     Args:
-        provider: Source of readings.
-        device: Which device of it.
+        sampler: Reads it.
         hardware: What the card is declared to be, or None.
         clock: Bounds the wait.
         sleep: Waits between two samples.
@@ -48,26 +51,27 @@ class Gates:
     def __init__(
         self,
         *,
-        provider: GpuProvider,
-        device: DeviceKey,
+        sampler: Sampler,
         hardware: HardwareProfile | None,
         clock: Clock,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
-        self._provider = provider
-        self._device = device
+        self._sampler = sampler
         self._clock = clock
         self._sleep = sleep
         self._limit_c = DEFAULT_EDGE_C
         self._cap_w: float | None = None
+        self._kind = "absolute"
         if hardware is not None:
             self._limit_c = hardware.gate_edge_c or DEFAULT_EDGE_C
             self._cap_w = hardware.power_cap_w
+            self._kind = hardware.gate
         self._shown = _edges()
 
     async def views(self) -> tuple[GateView, ...]:
         """Every gate as the API shows it, with a fresh reading."""
-        return await self._look(self._shown)
+        _, views = await self._look(self._shown)
+        return views
 
     async def measuring(self) -> GateResult:
         """Wait until a measurement may start, or until it is clear that it may not.
@@ -78,26 +82,35 @@ class Gates:
         began = self._clock.now()
         edges = _edges()  # its own: who asks for the status meanwhile must not shorten the hold
         while True:
-            cooling, cap = await self._look(edges)
-            result = gate.result(cooling, cap)
-            sampled = len(edges) == gate.HOLD
-            waits = cooling.state == "failed" or not sampled
+            sample, (cooling, cap) = await self._look(edges)
+            edge = sample.reading.edge_c
+            result = gate.result(
+                cap,  # first: no waiting makes it right, so it is what is to be said
+                cooling,
+                kind=self._kind,
+                edge_c=edge.value if isinstance(edge, Value) else None,
+            )
+            waits = cooling.state == "failed" or len(edges) < gate.HOLD
             hopeless = cap.state not in {"passed", "not_applicable"}
             if result.passed or hopeless or not waits:
                 return result
-            if self._clock.now() - began > COOL_S:
-                return result
+            if self._clock.now() - began >= COOL_S:
+                reason = f"gate: timeout after {COOL_S:g} s: {result.reason}"
+                return replace(result, reason=reason, gate="timeout")
             await self._sleep(SAMPLE_S)
 
-    async def _look(self, edges: deque[Reading[float]]) -> tuple[GateView, GateView]:
-        # A driver may block for a while; the loop must not.
-        reading = await to_thread.run_sync(self._provider.read, self._device)
-        edges.append(reading.edge_c)
-        return (
-            gate.cooling(tuple(edges), limit_c=self._limit_c),
-            gate.cap(reading.power_cap_w, wanted_w=self._cap_w),
-        )
+    async def _look(self, edges: Edges) -> tuple[Sample, tuple[GateView, GateView]]:
+        sample = await self._sampler.fresh()
+        edges.append((sample.at_s, sample.reading.edge_c))
+        limits = await self._sampler.power_cap()
+        cap = gate.cap(limits, wanted_w=self._cap_w, held=self._sampler.cap_held())
+        return sample, (self._cooling(tuple(edges)), cap)
+
+    def _cooling(self, edges: Sequence[tuple[float, Reading[float]]]) -> GateView:
+        if self._kind == "relative":
+            return gate.relative(edges)
+        return gate.cooling([edge for _, edge in edges], limit_c=self._limit_c)
 
 
-def _edges() -> deque[Reading[float]]:
-    return deque(maxlen=gate.HOLD)
+def _edges() -> Edges:
+    return deque(maxlen=_KEPT)

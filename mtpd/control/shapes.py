@@ -102,10 +102,10 @@ class DeviceBudget:
         self._kept: Budget | None = None
 
     @classmethod
-    def of(cls, card: Card, config: Config) -> Self:
+    def of(cls, card: Card, config: Config, *, read: Callable[[], GpuReading]) -> Self:
         """The budget of the card that was found."""
         return cls(
-            read=lambda: card.provider.read(card.key),
+            read=read,
             device=card.key,
             is_gpu=card.is_gpu,
             hardware=config.hardware,

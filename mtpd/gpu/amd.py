@@ -115,13 +115,15 @@ class AmdProvider:
             return absent_everywhere(handle.reason)
         smi = self._smi
         activity = self._dict("amdsmi_get_gpu_activity", handle)
+        total = self._bytes(
+            lambda: smi.amdsmi_get_gpu_memory_total(handle, smi.AmdSmiMemoryType.VRAM), 1
+        )
+        most = total.value if isinstance(total, Value) else MEMORY_MAX_BYTES
         return GpuReading(
-            vram_total_bytes=self._bytes(
-                lambda: smi.amdsmi_get_gpu_memory_total(handle, smi.AmdSmiMemoryType.VRAM), 1
-            ),
+            vram_total_bytes=total,
             # 0 is also its answer when it cannot read; no running card uses nothing.
             vram_used_bytes=self._bytes(
-                lambda: smi.amdsmi_get_gpu_memory_usage(handle, smi.AmdSmiMemoryType.VRAM), 1
+                lambda: smi.amdsmi_get_gpu_memory_usage(handle, smi.AmdSmiMemoryType.VRAM), 1, most
             ),
             gtt_used_bytes=self._bytes(
                 lambda: smi.amdsmi_get_gpu_memory_usage(handle, smi.AmdSmiMemoryType.GTT), 0
@@ -289,8 +291,10 @@ class AmdProvider:
             return Value(cap.value / 1e6, NAME)
         return cap
 
-    def _bytes(self, ask: Callable[[], object], least: int) -> Value[int] | Absent:
-        return self._whole(self._number(ask, low=least, high=MEMORY_MAX_BYTES))
+    def _bytes(
+        self, ask: Callable[[], object], least: int, most: int = MEMORY_MAX_BYTES
+    ) -> Value[int] | Absent:
+        return self._whole(self._number(ask, low=least, high=most))
 
     def _dict(self, call: str, handle: Any) -> dict[str, object] | Absent:
         try:

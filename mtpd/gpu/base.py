@@ -121,12 +121,14 @@ class PowerCap:
         min_w: Lowest that can be asked for. 0 says nothing: the driver takes it as
             "restore the default".
         max_w: Highest that can be asked for.
+        supported: Whether the driver has a limit at all; None where it does not say.
     """
 
     current_w: Reading[float] = _UNSAID
     default_w: Reading[float] = _UNSAID
     min_w: Reading[float] = _UNSAID
     max_w: Reading[float] = _UNSAID
+    supported: bool | None = None
 
 
 class GpuProvider(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
@@ -10,13 +11,13 @@ from anyio import to_thread
 
 from mtpd.gpu.detect import detect
 from mtpd.gpu.host import HostProvider, busy_now
+from mtpd.gpu.layered import LayeredProvider
 from mtpd.types import Value
-from mtpd.units import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mtpd.gpu.base import GpuProvider
+    from mtpd.gpu.base import Device
     from mtpd.types import EngineBinary
     from mtpd.units import DeviceKey
 
@@ -30,40 +31,56 @@ class Card:
     """The device that engines run on.
 
     Attributes:
-        key: Its PCI address, or "host".
-        is_gpu: Whether layers can go to it.
+        device: What it is.
         power_cap_w: Cap in force at the start, or None where none is known.
         provider: Reads it.
         busy: Says in one sentence why speeds measured now may not be comparable, or None.
     """
 
-    key: DeviceKey
-    is_gpu: bool
+    device: Device
     power_cap_w: float | None
-    provider: GpuProvider
+    provider: LayeredProvider
     busy: Callable[[], str | None] = lambda: None
 
+    @property
+    def key(self) -> DeviceKey:
+        """Its PCI address, or "host"."""
+        return self.device.key
 
-async def find_card(engine: EngineBinary) -> Card:
+    @property
+    def is_gpu(self) -> bool:
+        """Whether layers can go to it."""
+        return self.device.vendor != "cpu"
+
+
+async def find_card(engine: EngineBinary, *, root: Path = Path("/")) -> Card:
     """The first GPU, else the host; drivers may block, so not on the loop.
 
     The embedded engine is a processor build: it runs on the host, whatever else is there.
+
+    Args:
+        engine: What will run.
+        root: Where ``sys`` and ``proc`` lie.
     """
     if engine.kind == "embedded":
-        return Card(
-            key=HOST, is_gpu=False, power_cap_w=None, provider=HostProvider(), busy=busy_now
-        )
-    found = await to_thread.run_sync(detect)
-    first = found.devices[0]
-    reading = await to_thread.run_sync(found.provider.read, first.key)
-    cap = reading.power_cap_w
+        return _host()
+    found = await to_thread.run_sync(lambda: detect(root=root))
     for refusal in found.refused:
         log.info("gpu.source_refused", source=refusal.provider, reason=refusal.reason)
+    first = found.devices[0]
     log.info("gpu.found", device=first.key, name=first.name, source=found.provider.name)
+    if not found.has_gpu:
+        return _host()
+    reading = await to_thread.run_sync(found.provider.read, first.key)
+    cap = reading.power_cap_w
     return Card(
-        key=first.key,
-        is_gpu=found.has_gpu,
+        device=first,
         power_cap_w=cap.value if isinstance(cap, Value) else None,
         provider=found.provider,
-        busy=(lambda: None) if found.has_gpu else busy_now,
     )
+
+
+def _host() -> Card:
+    provider = LayeredProvider((HostProvider(),))
+    (device,) = provider.devices()
+    return Card(device=device, power_cap_w=None, provider=provider, busy=busy_now)

@@ -77,7 +77,7 @@ class Files:
 
     def write(self, path: str, text: str) -> None:
         """Write a control file in one call; raises OSError."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
         try:
             os.write(descriptor, text.encode())
         finally:

@@ -1,14 +1,18 @@
-"""Whether the card that an engine names is the one that it was to use. Pure."""
+"""Which card an engine gets, and whether it is the one that it names. Pure."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from mtpd.gpu.base import Device
     from mtpd.units import DeviceKey
 
-__all__ = ["same_card"]
+__all__ = ["SPILL_VARIABLES", "pinned", "same_card"]
+
+SPILL_VARIABLES: Final = ("GGML_CUDA_ENABLE_UNIFIED_MEMORY", "GGML_VK_ALLOW_SYSMEM_FALLBACK")
+"""Variables that turn a lack of device memory into silent slowness: no engine gets them."""
 
 _ADDRESS = re.compile(
     r"(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<rest>[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.ASCII
@@ -28,3 +32,26 @@ def same_card(said: str, key: DeviceKey) -> bool | None:
         return None
     domains = [int(match["domain"] or "0", 16) for match in (ours, theirs)]
     return ours["rest"] == theirs["rest"] and domains[0] == domains[1]
+
+
+def pinned(device: Device, *, vulkan_index: int | None = None) -> dict[str, str]:
+    """The environment in which an engine sees one card only.
+
+    ROCr takes the serial number and hands on one device; a second variable on top would
+    count within that one, so there is none. Vulkan takes only an index in the order of
+    its loader, which no file shows: where it is not known, the engine's own "using
+    device" line has to prove the card.
+
+    Args:
+        device: The card.
+        vulkan_index: Its place in vkEnumeratePhysicalDevices, or None.
+    """
+    environment: dict[str, str] = {}
+    if device.vendor == "amd" and device.uuid is not None:
+        environment["ROCR_VISIBLE_DEVICES"] = device.uuid
+    if device.vendor == "nvidia" and device.uuid is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = device.uuid
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    if device.vendor != "cpu" and vulkan_index is not None:
+        environment["GGML_VK_VISIBLE_DEVICES"] = str(vulkan_index)
+    return environment

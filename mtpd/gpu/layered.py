@@ -133,6 +133,7 @@ class LayeredProvider:
             default_w=_first([cap.default_w for cap in caps]),
             min_w=_first([cap.min_w for cap in caps]),
             max_w=_first([cap.max_w for cap in caps]),
+            supported=next((one for cap in caps if (one := cap.supported) is not None), None),
         )
 
     def write_cap_w(self, key: DeviceKey, watts: int) -> None:

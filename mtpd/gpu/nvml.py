@@ -33,7 +33,7 @@ __all__ = ["NvmlProvider", "load"]
 
 NAME: Final = "nvml"
 ADVICE: Final = "install the NVIDIA driver and pip install 'mtpd[nvidia]'"
-_BROKEN = (ImportError, AttributeError, IndexError, OSError, TypeError, ValueError)
+_BROKEN = (ImportError, AttributeError, LookupError, OSError, TypeError, ValueError)
 _MEMORY_TEMPERATURE: Final = 82  # NVML_FI_DEV_MEMORY_TEMP
 _SM_CLOCK, _MEMORY_CLOCK = 1, 2
 _UNCORRECTED, _VOLATILE = 1, 0
@@ -105,9 +105,11 @@ class NvmlProvider:
         if handle is None:
             return absent_everywhere(f"the device {key} is gone")
         nvml = self._nvml
+        total = self._bytes(lambda: self._memory(handle).total, 1)
+        most = total.value if isinstance(total, Value) else MEMORY_MAX_BYTES
         reading = GpuReading(
-            vram_total_bytes=self._bytes(lambda: self._memory(handle).total, 1),
-            vram_used_bytes=self._bytes(lambda: self._memory(handle).used, 0),
+            vram_total_bytes=total,
+            vram_used_bytes=self._bytes(lambda: self._memory(handle).used, 0, most),
             gtt_used_bytes=NotApplicable("NVIDIA cards have no GTT"),
             edge_c=self._number(lambda: nvml.nvmlDeviceGetTemperature(handle, 0), high=150),
             junction_c=NotApplicable("NVML has no junction sensor"),
@@ -152,8 +154,9 @@ class NvmlProvider:
         except self._failures as error:
             return Absent(_said(error))
         for row in rows:
-            if pids is None or row.pid in pids:
-                found.setdefault(row.pid, self._process(row.pid, row.usedGpuMemory))
+            pid = getattr(row, "pid", None)
+            if isinstance(pid, int) and (pids is None or pid in pids):
+                found.setdefault(pid, self._process(pid, getattr(row, "usedGpuMemory", None)))
         return tuple(found[pid] for pid in sorted(found))
 
     def power_cap(self, key: DeviceKey) -> PowerCap:
@@ -261,8 +264,10 @@ class NvmlProvider:
         except self._failures:
             return None
 
-    def _bytes(self, ask: Callable[[], object], least: int) -> Value[int] | Absent:
-        number = self._number(ask, low=least, high=MEMORY_MAX_BYTES)
+    def _bytes(
+        self, ask: Callable[[], object], least: int, most: int = MEMORY_MAX_BYTES
+    ) -> Value[int] | Absent:
+        number = self._number(ask, low=least, high=most)
         return Value(int(number.value), NAME) if isinstance(number, Value) else number
 
     def _watts(self, ask: Callable[[], object]) -> Value[float] | Absent:

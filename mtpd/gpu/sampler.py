@@ -14,13 +14,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import anyio
+from anyio import from_thread
 
 from mtpd.events import DeviceCapChanged, DeviceStateChanged, DeviceThrottled
 from mtpd.gpu.base import SLOW_FIELDS, absent_everywhere, no_cap
 from mtpd.gpu.window import Window, power_sample
 from mtpd.types import Absent, NotApplicable, Value
 from mtpd.units import HOST
-from tuner.power import Throttle
+from tuner.power import Throttle, cap_held
+from tuner.types import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from mtpd.gpu.worker import TelemetryThread
     from mtpd.types import ProcessMemory, Reading
     from mtpd.units import DeviceKey
+    from tuner.power import CapHeld
 
 __all__ = ["IDLE_S", "MEASURING_S", "SERVING_S", "DeviceState", "Sample", "Sampler"]
 
@@ -42,6 +45,9 @@ MEASURING_S: Final = 0.1
 
 RING: Final = 1200
 """Readings kept: 20 minutes of serving, two of measuring; about 2 MB."""
+
+OBSERVED_S: Final = 900.0
+"""How far back a busy window may lie that shows whether the cap holds."""
 
 _SLOW_S: Final = 1.0
 _SLOW_KEPT_S: Final = 1.5
@@ -155,6 +161,10 @@ class Sampler:
         """Read now, whatever the loop does; a driver that hangs gives Absent everywhere."""
         return await self._take(slow=True)
 
+    def read_from_thread(self) -> GpuReading:
+        """Read now, for a caller in a worker thread of the event loop."""
+        return from_thread.run(self.fresh).reading
+
     async def following(self) -> Sample:
         """Wait for the next reading."""
         await self._taken.wait()
@@ -172,6 +182,18 @@ class Sampler:
     def window(self, begin_s: float, end_s: float) -> tuple[Sample, ...]:
         """The kept readings between two moments, oldest first."""
         return tuple(sample for sample in self._ring if begin_s <= sample.at_s <= end_s)
+
+    def cap_held(self) -> CapHeld | Unknown:
+        """Whether the cap limited the card when it was last busy under it."""
+        if self._cap_w is None:
+            return Unknown("the power cap is not known")
+        since_s = self._clock.now() - OBSERVED_S
+        samples = [
+            power_sample(one.at_s, one.reading)
+            for one in self._ring
+            if one.at_s >= since_s and _same(one.reading.power_cap_w, self._cap_w)
+        ]
+        return cap_held(samples, cap_w=self._cap_w)
 
     @asynccontextmanager
     async def measuring(self) -> AsyncIterator[Window]:
@@ -297,3 +319,7 @@ def _state(reading: GpuReading, *, stale: bool) -> DeviceState:
     if any(isinstance(one, Value | NotApplicable) for one in memory):
         return DeviceState("silent", why)
     return DeviceState("gone", why)
+
+
+def _same(reading: Reading[float], cap_w: float) -> bool:
+    return isinstance(reading, Value) and reading.value == cap_w

@@ -104,6 +104,7 @@ class SysfsProvider:
             default_w=look.watts("power1_cap_default", least=1),
             min_w=look.watts("power1_cap_min", least=0),
             max_w=look.watts("power1_cap_max", least=1),
+            supported="power1_cap" in card.files,
         )
 
     def write_cap_w(self, key: DeviceKey, watts: int) -> None:

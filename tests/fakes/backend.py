@@ -19,7 +19,7 @@ from mtpd.errors import ConflictError, InvalidError, MtpdError, NotFoundError
 from mtpd.events import OperationChanged
 from mtpd.units import Seq
 from mtpd.views import OperationView, ProgressView, encode
-from tests.fakes import views
+from tests.fakes import devices, views
 from tests.fakes.clock import FakeClock
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mtpd.bus import SubscriberDropped
     from mtpd.events import Envelope, Event
     from mtpd.explanation_views import ExplanationView
+    from mtpd.gpu.views import DeviceView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -85,6 +86,9 @@ class ScriptedBackend:
         if self.broken is not None:
             raise self.broken
         return self.view
+
+    async def gpu(self) -> tuple[DeviceView, ...]:
+        return (devices.card(),)
 
     async def models(self) -> tuple[ModelView, ...]:
         return (views.model(), views.unmeasured_model())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,15 @@ from mtpd.config.model import HardwareProfile
 from mtpd.control.gates import COOL_S, DEFAULT_EDGE_C, SAMPLE_S, Gates
 from mtpd.gpu.base import Device, GpuReading, PowerCap, absent_everywhere
 from mtpd.gpu.host import HostProvider
+from mtpd.gpu.layered import LayeredProvider
+from mtpd.gpu.sampler import Sampler
+from mtpd.gpu.worker import TelemetryThread
 from mtpd.types import Absent, Value
 from mtpd.units import DeviceKey
 from tests.fakes.clock import FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Awaitable, Collection, Iterator
 
     from mtpd.types import ProcessMemory, Reading
 
@@ -50,7 +54,8 @@ class Card:
     def read(self, key: DeviceKey, *, slow: bool = True) -> GpuReading:
         assert key == CARD
         self.reads += 1
-        return self._left.pop(0) if len(self._left) > 1 else self._left[0]
+        self._now = self._left.pop(0) if len(self._left) > 1 else self._left[0]
+        return self._now
 
     def processes(
         self, key: DeviceKey, *, pids: Collection[int] | None = None
@@ -58,7 +63,7 @@ class Card:
         return ()
 
     def power_cap(self, key: DeviceKey) -> PowerCap:
-        return PowerCap(current_w=self._left[0].power_cap_w)
+        return PowerCap(current_w=self._now.power_cap_w)
 
     def close(self) -> None:
         pass
@@ -84,32 +89,45 @@ def reading(edge: float | None, cap: float | None = 150.0) -> GpuReading:
     return replace(absent_everywhere("not scripted"), edge_c=edge_c, power_cap_w=cap_w)
 
 
-def gates(card: Card, waiting: Waiting, *, hardware: HardwareProfile | None = CAPPED) -> Gates:
-    return Gates(
-        provider=card,
-        device=CARD,
-        hardware=hardware,
-        clock=waiting.clock,
-        sleep=waiting.sleep,
-    )
+Make = Callable[..., Gates]
 
 
-async def test_a_host_without_a_card_passes_at_once() -> None:
+@pytest.fixture
+def gates() -> Iterator[Make]:
+    thread = TelemetryThread()
+
+    def make(
+        card: Card | HostProvider,
+        waiting: Waiting,
+        *,
+        hardware: HardwareProfile | None = CAPPED,
+        sleep: Callable[[float], Awaitable[None]] | None = None,
+    ) -> Gates:
+        sampler = Sampler(
+            provider=LayeredProvider((card,)),
+            device=card.devices()[0].key,
+            thread=thread,
+            clock=waiting.clock,
+            publish=lambda _event: None,
+        )
+        return Gates(
+            sampler=sampler, hardware=hardware, clock=waiting.clock, sleep=sleep or waiting.sleep
+        )
+
+    yield make
+    thread.close()
+
+
+async def test_a_host_without_a_card_passes_at_once(gates: Make) -> None:
     waiting = Waiting()
-    host = HostProvider()
-    found = Gates(
-        provider=host,
-        device=host.devices()[0].key,
-        hardware=CAPPED,
-        clock=waiting.clock,
-        sleep=waiting.sleep,
-    )
-    assert (await found.measuring()).passed
+    found = gates(HostProvider(), waiting)
+    result = await found.measuring()
+    assert (result.passed, result.gate, result.edge_c) == (True, "not_applicable", None)
     assert [view.state for view in await found.views()] == ["not_applicable"] * 2
     assert waiting.slept == []
 
 
-async def test_a_cool_card_passes_after_three_samples_a_second_apart() -> None:
+async def test_a_cool_card_passes_after_three_samples_a_second_apart(gates: Make) -> None:
     waiting, card = Waiting(), Card(reading(40.0))
     result = await gates(card, waiting).measuring()
     assert result.passed
@@ -118,7 +136,7 @@ async def test_a_cool_card_passes_after_three_samples_a_second_apart() -> None:
     assert waiting.slept == [SAMPLE_S, SAMPLE_S]
 
 
-async def test_a_hot_card_is_waited_for_until_it_was_cool_three_times() -> None:
+async def test_a_hot_card_is_waited_for_until_it_was_cool_three_times(gates: Make) -> None:
     hot = [reading(edge) for edge in (61.0, 52.0, 49.0, 51.0, 50.0, 49.0, 48.0)]
     waiting, card = Waiting(), Card(*hot)
     assert (await gates(card, waiting).measuring()).passed
@@ -126,19 +144,21 @@ async def test_a_hot_card_is_waited_for_until_it_was_cool_three_times() -> None:
     assert waiting.slept == [SAMPLE_S] * (len(hot) - 1)
 
 
-async def test_a_card_that_does_not_cool_is_given_up_with_its_temperature() -> None:
+async def test_a_card_that_does_not_cool_is_given_up_with_its_temperature(gates: Make) -> None:
     waiting = Waiting(lasts=100.0)
     result = await gates(Card(reading(71.0)), waiting).measuring()
-    assert not result.passed
-    assert result.reason == "the edge is at 71 °C, above 50 °C"
-    assert COOL_S < 100.0 * sum(waiting.slept) <= COOL_S + 100.0 * SAMPLE_S
+    assert (result.passed, result.gate, result.edge_c) == (False, "timeout", 71.0)
+    assert result.reason == "gate: timeout after 600 s: the edge is at 71 °C, above 50 °C"
+    assert 100.0 * sum(waiting.slept) == COOL_S
 
 
 @pytest.mark.parametrize(
     ("cap", "why"),
     [(225.0, "the power cap is 225 W, not the 150 W that are configured"), (None, "unknown")],
 )
-async def test_a_wrong_or_unknown_cap_is_not_waited_for(cap: float | None, why: str) -> None:
+async def test_a_wrong_or_unknown_cap_is_not_waited_for(
+    gates: Make, cap: float | None, why: str
+) -> None:
     waiting = Waiting()
     result = await gates(Card(reading(40.0, cap), reading(40.0, cap)), waiting).measuring()
     assert not result.passed
@@ -147,7 +167,7 @@ async def test_a_wrong_or_unknown_cap_is_not_waited_for(cap: float | None, why: 
     assert why in states["power_cap"].reason
 
 
-async def test_an_unknown_temperature_passes_nothing_and_is_not_waited_for() -> None:
+async def test_an_unknown_temperature_passes_nothing_and_is_not_waited_for(gates: Make) -> None:
     waiting = Waiting()
     result = await gates(Card(reading(None)), waiting).measuring()
     assert not result.passed
@@ -155,15 +175,52 @@ async def test_an_unknown_temperature_passes_nothing_and_is_not_waited_for() -> 
     assert sum(waiting.slept) < COOL_S / 100
 
 
-async def test_without_a_hardware_profile_the_studys_limit_holds_and_no_cap() -> None:
-    waiting = Waiting()
-    warm = gates(Card(reading(DEFAULT_EDGE_C, 225.0)), waiting, hardware=None)
+async def test_without_a_declared_cap_nothing_is_measured_on_a_card(gates: Make) -> None:
+    for hardware in (None, replace(CAPPED, power_cap_w=None)):
+        waiting = Waiting()
+        result = await gates(
+            Card(reading(DEFAULT_EDGE_C, 225.0)), waiting, hardware=hardware
+        ).measuring()
+        assert not result.passed
+        assert result.reason == "the power cap is 225 W, and no hardware profile declares one"
+        assert waiting.slept == []
+
+
+async def test_a_profile_without_a_temperature_has_the_studys(gates: Make) -> None:
+    hardware = replace(CAPPED, gate_edge_c=None)
+    warm = gates(Card(reading(DEFAULT_EDGE_C)), Waiting(), hardware=hardware)
     assert (await warm.measuring()).passed
-    above = gates(Card(reading(DEFAULT_EDGE_C + 0.5)), Waiting(lasts=300.0), hardware=None)
+    above = gates(Card(reading(DEFAULT_EDGE_C + 0.5)), Waiting(lasts=300.0), hardware=hardware)
     assert not (await above.measuring()).passed
 
 
-async def test_who_asks_for_the_status_meanwhile_does_not_shorten_the_hold() -> None:
+async def test_a_card_without_a_fan_may_rest_at_any_temperature(gates: Make) -> None:
+    cooling = [reading(edge) for edge in (71.0, 66.0, 62.0, 59.0, 57.0, 56.0)]
+    waiting, card = Waiting(), Card(*cooling)
+    hardware = replace(CAPPED, gate="relative")
+    result = await gates(card, waiting, hardware=hardware).measuring()
+    assert (result.passed, result.gate, result.edge_c) == (True, "relative", 56.0)
+    assert "rests at 56 °C" in result.reason
+    assert 30 <= sum(waiting.slept) <= 60
+
+
+async def test_a_busy_card_that_exceeds_its_cap_is_not_measured(gates: Make) -> None:
+    busy = replace(
+        reading(40.0),
+        power_w=Value(171.0, "scripted"),
+        busy_percent=Value(99.0, "scripted"),
+    )
+    waiting = Waiting()
+    asked = gates(Card(*[busy] * 10, reading(40.0)), waiting)
+    for _ in range(10):
+        await asked.views()
+        waiting.clock.advance(1.0)
+    result = await asked.measuring()
+    assert not result.passed
+    assert "the cap of 150 W is not in force" in result.reason
+
+
+async def test_who_asks_for_the_status_meanwhile_does_not_shorten_the_hold(gates: Make) -> None:
     waiting, card = Waiting(), Card(reading(40.0))
     asked = gates(card, waiting)
     for _ in range(3):
@@ -175,12 +232,6 @@ async def test_who_asks_for_the_status_meanwhile_does_not_shorten_the_hold() -> 
         await waiting.sleep(seconds)
         await asked.views()
 
-    asked = Gates(
-        provider=card,
-        device=CARD,
-        hardware=CAPPED,
-        clock=waiting.clock,
-        sleep=sleep_while_somebody_asks,
-    )
+    asked = gates(card, waiting, sleep=sleep_while_somebody_asks)
     assert (await asked.measuring()).passed
     assert waiting.slept == [SAMPLE_S, SAMPLE_S]

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from mtpd.gpu.identity import same_card
+from mtpd.gpu.base import Device
+from mtpd.gpu.identity import pinned, same_card
 from mtpd.units import HOST, DeviceKey
 
 KEY = DeviceKey("0000:03:00.0")
@@ -23,3 +24,24 @@ def test_another_address_is_another_card(said: str) -> None:
 def test_what_is_no_address_says_nothing(said: str) -> None:
     assert same_card(said, KEY) is None
     assert same_card("0000:03:00.0", HOST) is None
+
+
+AMD = Device(key=KEY, vendor="amd", uuid="GPU-2172c0de5eed0906")
+NVIDIA = Device(key=KEY, vendor="nvidia", uuid="GPU-7a3b1c2d-0000-1111-2222-333344445555")
+
+
+def test_a_rocm_engine_is_pinned_by_serial_number_and_nothing_else() -> None:
+    assert pinned(AMD) == {"ROCR_VISIBLE_DEVICES": "GPU-2172c0de5eed0906"}
+
+
+def test_a_cuda_engine_is_pinned_by_uuid() -> None:
+    assert pinned(NVIDIA) == {
+        "CUDA_VISIBLE_DEVICES": "GPU-7a3b1c2d-0000-1111-2222-333344445555",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+
+
+def test_a_vulkan_engine_is_pinned_where_its_index_is_known() -> None:
+    assert pinned(AMD, vulkan_index=1)["GGML_VK_VISIBLE_DEVICES"] == "1"
+    assert pinned(Device(key=KEY, vendor="amd")) == {}
+    assert pinned(Device(key=HOST, vendor="cpu"), vulkan_index=0) == {}

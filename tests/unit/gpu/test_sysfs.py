@@ -322,6 +322,7 @@ def test_the_limits_are_read_in_watts(tmp_path: Path) -> None:
         default_w=Value(190.0, "sysfs"),
         min_w=Value(0.0, "sysfs"),
         max_w=Value(190.0, "sysfs"),
+        supported=True,
     )
 
 

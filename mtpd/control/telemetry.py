@@ -1,0 +1,77 @@
+"""All that watches one device: its thread, its sampler, its gates, and how it is shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mtpd.control.gates import Gates
+from mtpd.gpu.collector import DeviceCollector
+from mtpd.gpu.sampler import Sampler
+from mtpd.gpu.views import view
+from mtpd.gpu.worker import TelemetryThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mtpd.clock import Clock
+    from mtpd.config.model import HardwareProfile
+    from mtpd.events import Event
+    from mtpd.gpu.card import Card
+    from mtpd.gpu.views import DeviceView
+
+__all__ = ["Telemetry"]
+
+
+class Telemetry:
+    """The device that engines run on, watched.
+
+    Args:
+        card: The device.
+        hardware: What it is declared to be, or None.
+        clock: Dates the readings.
+        publish: Takes the events.
+        serving: Whether an engine runs.
+
+    Attributes:
+        sampler: Reads it.
+        gates: Conditions of measuring on it.
+        collector: Its gauges.
+    """
+
+    def __init__(
+        self,
+        *,
+        card: Card,
+        hardware: HardwareProfile | None,
+        clock: Clock,
+        publish: Callable[[Event], object],
+        serving: Callable[[], bool],
+    ) -> None:
+        self._card = card
+        self._thread = TelemetryThread()
+        self._wanted_w = None if hardware is None else hardware.power_cap_w
+        self.sampler = Sampler(
+            provider=card.provider,
+            device=card.key,
+            thread=self._thread,
+            clock=clock,
+            publish=publish,
+            serving=serving,
+            wanted_cap_w=self._wanted_w,
+        )
+        self.gates = Gates(sampler=self.sampler, hardware=hardware, clock=clock)
+        self.collector = DeviceCollector(self.sampler)
+
+    async def devices(self) -> tuple[DeviceView, ...]:
+        """Every device as the API shows it, with a fresh reading."""
+        shown = await view(
+            self._card.device,
+            self.sampler,
+            sources=tuple(self._card.provider.name.split("+")),
+            wanted_w=self._wanted_w,
+        )
+        return (shown,)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.close()
