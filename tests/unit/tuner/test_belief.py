@@ -185,3 +185,24 @@ def test_where_there_is_no_device_nothing_is_evicted() -> None:
     history = started(1, 2, machine=slow)
     assert slow_arms(history) == ()
     assert known(history).starts == 2
+
+
+@pytest.mark.parametrize(("factor", "suspected"), [(1.3, False), (1.5, True)])
+def test_a_start_that_is_slow_for_another_reason_is_not_called_an_eviction(
+    factor: float,
+    suspected: bool,  # noqa: FBT001 - given
+) -> None:
+    """A throttled card is slower by less than layers on the CPU make it."""
+    history = started(1, 2)
+    throttled = dataclasses.replace(
+        history,
+        observations=tuple(
+            dataclasses.replace(o, decode_s=o.decode_s * (factor if o.arm == arm(2) else 1.0))
+            for o in history.observations
+        ),
+        short_steps=tuple(
+            dataclasses.replace(s, step_s=s.step_s * (factor if s.arm == arm(2) else 1.0))
+            for s in history.short_steps
+        ),
+    )
+    assert bool(slow_arms(throttled)) is suspected

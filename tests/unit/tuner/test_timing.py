@@ -35,6 +35,7 @@ def test_a_start_has_one_time_per_workload_and_per_number_of_rows() -> None:
     step_s = (1 + 2 * CALM.row_cost) / CALM.raw_tps
     assert one.steady[0][1].count == 6
     assert one.steady[0][1].value == pytest.approx(math.log(step_s), abs=0.006), "0.5 % by prompt"
+    assert not one.host
     assert [(rows, time.count) for rows, time in one.short] == [(0, 4), (1, 4), (2, 4)]
     assert one.short[2][1].value == pytest.approx(math.log(step_s))
     assert one.short[0][1].value == pytest.approx(-math.log(CALM.raw_tps))
