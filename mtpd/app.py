@@ -26,7 +26,6 @@ from mtpd import metrics as prometheus
 from mtpd.api import problem, routes
 from mtpd.api.auth import Policy
 from mtpd.bus import Bus
-from mtpd.calibrate import Calibrator
 from mtpd.clock import Clock, SystemClock, rfc3339
 from mtpd.config.directories import private_directory
 from mtpd.config.origins import describe_origins
@@ -37,6 +36,7 @@ from mtpd.control.hashing import DELAY_S, ModelHashes
 from mtpd.control.models import ModelReports, cards
 from mtpd.control.names import names
 from mtpd.control.recorder import StoreRecorder
+from mtpd.control.residency import Residencies
 from mtpd.control.restore import restore
 from mtpd.control.shapes import DeviceBudget, MemoryPlanner
 from mtpd.control.telemetry import Telemetry
@@ -48,7 +48,8 @@ from mtpd.engine.launch import LaunchPlanner
 from mtpd.events import DaemonStarted, DaemonStopping, EngineTransition
 from mtpd.faults import Faults, NoFaults
 from mtpd.gpu.card import find_card
-from mtpd.listen import bind_tcp, bind_unix, free_port, serving
+from mtpd.gpu.identity import pinned
+from mtpd.listen import bind_tcp, bind_unix, free_port, serving, url_of
 from mtpd.metrics import Metrics
 from mtpd.operations import Operations
 from mtpd.proxy import forward
@@ -60,6 +61,7 @@ from mtpd.store.ledger import Ledger
 from mtpd.store.operations_table import OperationRows
 from mtpd.store.samples import Measurements
 from mtpd.supervise import lock, orphans
+from mtpd.supervise.identity import boot_id
 from mtpd.supervise.logfile import log_path
 from mtpd.supervise.probe import EngineProbe
 from mtpd.supervise.pulse import Pulse
@@ -73,17 +75,14 @@ if TYPE_CHECKING:
     from mtpd.config.directories import Directories
     from mtpd.config.model import Config
     from mtpd.engine.facts import Fact
-    from mtpd.errors import MtpdError
     from mtpd.events import Event
     from mtpd.gpu.card import Card
     from mtpd.types import EngineBinary, EngineKey
-    from mtpd.views import Json, StatusView
+    from mtpd.views import StatusView
 
 __all__ = ["Daemon", "daemon", "serve"]
 
 log = structlog.get_logger()
-
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +113,7 @@ async def daemon(
     clock: Clock | None = None,
     faults: Faults | None = None,
     hash_delay_s: float = DELAY_S,
+    machine: Path = Path("/"),
 ) -> AsyncIterator[Daemon]:
     """Run a daemon while the block runs.
 
@@ -124,6 +124,7 @@ async def daemon(
         clock: Source of time.
         faults: Fault points of tests.
         hash_delay_s: Seconds after the start before the model files are hashed.
+        machine: Where ``sys`` and ``proc`` of the cards lie.
 
     Raises:
         StateError: Another daemon uses the state directory, or it cannot be used.
@@ -155,14 +156,14 @@ async def daemon(
             engine,
             store,
             bus,
-            card=await find_card(engine),
+            card=await find_card(engine, root=machine),
             clock=clock,
             faults=faults,
             hash_delay_s=hash_delay_s,
         )
         stack.callback(house.telemetry.close)
         await house.recover()
-        url = _url(*tcp.getsockname()[:2])
+        url = url_of(tcp)
         control = house.control(
             DaemonFacts(
                 version=__version__,
@@ -176,10 +177,9 @@ async def daemon(
         )
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
-        tasks.start_soon(house.telemetry.sampler.run)
-        tasks.start_soon(house.operations.run)
-        tasks.start_soon(house.switchboard.run)
-        tasks.start_soon(house.hashes.run)
+        sampler, board = house.telemetry.sampler, house.switchboard
+        for run in (sampler.run, house.operations.run, board.run, house.hashes.run):
+            tasks.start_soon(run)
         await stack.enter_async_context(serving(house.web(control), (tcp, unix)))
         # Runs first at the end: open streams are cut, so that the listener can close.
         stack.callback(house.switchboard.close, "the daemon is stopping")
@@ -199,8 +199,7 @@ async def serve(config: Config, directories: Directories, *, path_env: str) -> N
     """Run the daemon until SIGTERM or SIGINT; a signal while it starts counts, too."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with daemon(config, directories, path_env=path_env):
-            name = (await anext(signals)).name
-            log.info("daemon.stopping", signal=name)
+            log.info("daemon.stopping", signal=(await anext(signals)).name)
 
 
 class House:
@@ -220,21 +219,19 @@ class House:
         hash_delay_s: float,
     ) -> None:
         self._config, self._bus, self._clock, self._faults = config, bus, clock, faults
-        self._boot_id = BOOT_ID.read_text().strip()
         self._log_dir = directories.state / "logs"
         self._status: StatusView | None = None
         self.measurements = Measurements(db=store, clock=clock)
         self.journal = Journal(db=store, clock=clock, faults=faults)
-        self._ledger = Ledger(db=store, clock=clock, boot_id=self._boot_id, faults=faults)
-        self.operations = Operations(
-            rows=OperationRows(db=store), bus=bus, clock=clock, describe=_describe
-        )
+        self._ledger = Ledger(db=store, clock=clock, boot_id=boot_id(), faults=faults)
+        rows = OperationRows(db=store)
+        self.operations = Operations(rows=rows, bus=bus, clock=clock, describe=problem.described)
         self.telemetry = Telemetry(
             card=card,
             hardware=config.hardware,
             clock=clock,
             publish=self._publish,
-            serving=lambda: any(one.pid is not None for one in self.switchboard.engines()),
+            serving=self._running,
         )
         self.metrics = Metrics(snapshot=lambda: self._status, dropped_readers=lambda: bus.dropped)
         self.metrics.registry.register(self.telemetry.collector)
@@ -249,25 +246,36 @@ class House:
             power_cap_w=card.power_cap_w,
             new_token=lambda: secrets.token_hex(16),
             free_port=free_port,
+            device_env=pinned(card.device),
         )
-        self.choices = Choices(config=config, files=self.planner.files)
-        self._spawner, self._probe, self._heard = ShimSpawner(), EngineProbe(), RequestFacts()
+        self.memory = MemoryPlanner(
+            config=config,
+            binary=engine,
+            budget=DeviceBudget.of(card, config, read=self.telemetry.sampler.read_from_thread),
+            alone=lambda: not self._running(),
+            log_of=lambda profile: log_path(self._log_dir, profile, card.key),
+        )
+        self.residencies = Residencies(
+            config=config,
+            planner=self.planner,
+            memory=self.memory,
+            measurements=self.measurements,
+            card=card,
+            sampler=self.telemetry.sampler,
+            clock=clock,
+        )
+        self.choices = Choices(config, self.planner.files, self.residencies.instead)
+        self._probe, self._heard = EngineProbe(), RequestFacts()
         self.switchboard: Switchboard[EngineClient] = Switchboard(
             make_actor=self._actor,
-            plan_for=self.planner.plan,
+            plan_for=self.residencies.plan,
             arm_for=self.choices.arm_for,
             device_for=lambda _profile: card.key,
             slots_for=lambda profile: config.profiles[profile].slots,
             connect=EngineClient,
             limits=config.server,
             clock=clock,
-        )
-        self.memory = MemoryPlanner(
-            config=config,
-            binary=engine,
-            budget=DeviceBudget.of(card, config, read=self.telemetry.sampler.read_from_thread),
-            alone=lambda: all(one.pid is None for one in self.switchboard.engines()),
-            log_of=lambda profile: log_path(self._log_dir, profile, card.key),
+            feasible=self.residencies.feasible,
         )
         self.hashes = ModelHashes(
             config=config,
@@ -286,9 +294,7 @@ class House:
         held = SwitchboardDevice(switchboard=self.switchboard, heard=self._heard)
         self.tuning = Tuning(
             config=config,
-            calibrator=Calibrator(
-                workloads=config.workloads, gate=self.telemetry.gates.measuring, clock=clock
-            ),
+            calibrator=self.telemetry.calibrator(config.workloads),
             recorder=self.recorder,
             hold=held.hold,
             serving=held.serving,
@@ -300,12 +306,9 @@ class House:
 
     async def recover(self) -> None:
         """End what a killed daemon left, and adopt the choices that still hold."""
-        survivors = await orphans.reap(
-            await self._ledger.open_rows(), ledger=self._ledger, boot=self._boot_id
-        )
-        for survivor in survivors:
-            log.error("orphan.survived", engine=survivor.engine_id, pid=survivor.pid)
+        await orphans.reap(await self._ledger.open_rows(), ledger=self._ledger, boot=boot_id())
         await self.memory.look()
+        await self.residencies.restore(self._ledger)
         await restore(self._config, self.choices, self.journal, self.planner)
 
     def control(self, facts: DaemonFacts) -> Control:
@@ -342,9 +345,7 @@ class House:
 
         async def scrape(_request: web.Request) -> web.Response:
             self._status = await control.status()
-            return web.Response(
-                body=self.metrics.text(), headers={"Content-Type": prometheus.CONTENT_TYPE}
-            )
+            return web.Response(body=self.metrics.text(), headers=prometheus.HEADERS)
 
         app = web.Application()
         routes.mount(app, control, auth=Policy(daemon_uid=os.getuid()), metrics=scrape)
@@ -362,7 +363,7 @@ class House:
     def _actor(self, key: EngineKey) -> EngineActor:
         return EngineActor(
             key=key,
-            spawner=self._spawner,
+            spawner=ShimSpawner(),
             ledger=self._ledger,
             clock=self._clock,
             faults=self._faults,
@@ -372,7 +373,9 @@ class House:
             rng=random.random,
             new_id=lambda: EngineId(uuid.uuid4().hex),
             on_fact=partial(self._hear, key.profile),
+            card=self.residencies.keeper,
             pulse=Pulse(ask=self._probe.answers),
+            record=self.residencies.record,
         )
 
     def _hear(self, profile: str, engine: EngineId, fact: Fact) -> None:
@@ -385,16 +388,10 @@ class House:
         if isinstance(event, EngineTransition):
             self.telemetry.sampler.hurry()
 
+    def _running(self) -> bool:
+        return any(one.pid is not None for one in self.switchboard.engines())
+
     def _busy(self) -> bool:
         """Whether reading beside it would slow a request, or falsify a measurement."""
         queue = self.switchboard.queue()
         return queue.in_flight + queue.waiting > 0 or self.operations.current is not None
-
-
-def _describe(error: MtpdError | None) -> dict[str, Json]:
-    found = problem.unexpected() if error is None else problem.from_error(error)
-    return found.body()
-
-
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-__all__ = ["bind_tcp", "bind_unix", "free_port", "serving"]
+__all__ = ["bind_tcp", "bind_unix", "free_port", "serving", "url_of"]
 
 BACKLOG = 512
 
@@ -111,3 +111,9 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where a TCP listener is reached."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

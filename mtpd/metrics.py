@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from mtpd.events import Event
     from mtpd.views import EngineView, StatusView
 
-__all__ = ["CONTENT_TYPE", "Metrics"]
+__all__ = ["CONTENT_TYPE", "HEADERS", "Metrics"]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+HEADERS: Final = {"Content-Type": CONTENT_TYPE}
 
 MAX_PROFILES: Final = 64
 """Label values for profiles; those beyond are counted together as ``other``."""

@@ -96,7 +96,9 @@ class ResidencyView:
         layers: Evicted layers where the log counts them.
         spilled_bytes: Bytes in host memory where they were measured.
         reason: One sentence.
-        evidence: The lines that decided.
+        evidence: The lines and readings that decided.
+        confidence: measured, reported or suspected: what it rests on.
+        contradiction: What speaks against it, or null.
     """
 
     state: str
@@ -104,6 +106,8 @@ class ResidencyView:
     spilled_bytes: int | None
     reason: str
     evidence: tuple[EvidenceView, ...]
+    confidence: str = "reported"
+    contradiction: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,15 @@ if TYPE_CHECKING:
 
     from mtpd.views import Json
 
-__all__ = ["CONTENT_TYPE", "FieldProblem", "Problem", "from_error", "from_status", "unexpected"]
+__all__ = [
+    "CONTENT_TYPE",
+    "FieldProblem",
+    "Problem",
+    "described",
+    "from_error",
+    "from_status",
+    "unexpected",
+]
 
 CONTENT_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:mtpd:problem:"
@@ -132,3 +140,8 @@ def unexpected() -> Problem:
         detail="The daemon met an error that it did not expect while answering this request.",
         hint="The daemon's log has the traceback; please report it.",
     )
+
+
+def described(error: MtpdError | None) -> dict[str, Json]:
+    """What is stored of an operation's failure; None is a defect of the daemon."""
+    return (unexpected() if error is None else from_error(error)).body()

@@ -49,13 +49,18 @@ class Choices:
         config: The models and pools.
         files: What tells a model's files from others at the same paths, as they are now;
             the one part of its fingerprint that can change while the daemon runs.
+        instead: The arm to serve in place of one that is known not to fit, and why; None
+            where nothing is known against it. What an operator pinned is not asked about.
     """
 
     def __init__(
-        self, *, config: Config, files: Callable[[Profile], object] = lambda _: None
+        self,
+        config: Config,
+        files: Callable[[Profile], object] = lambda _: None,
+        instead: Callable[[Profile, Arm], tuple[Arm, str] | None] = lambda _profile, _arm: None,
     ) -> None:
         self._config = config
-        self._files = files
+        self._files, self._instead = files, instead
         self._chosen: dict[str, Choice] = {}
         self._chosen_for: dict[str, object] = {}
         self._pinned: dict[str, Choice] = {}
@@ -80,10 +85,20 @@ class Choices:
         self._pinned[arm.profile] = Choice(arm=arm, reason=reason, decision_id=decision_id)
 
     def of_profile(self, profile: Profile) -> Choice:
-        """The arm of a model: pinned, else chosen, else the configured starting depth."""
-        choice = self._pinned.get(profile.name) or self._valid(profile.name)
-        if choice is not None:
+        """The arm of a model: pinned, else chosen, else the configured starting depth.
+
+        A chosen or configured arm that is known not to fit is not served.
+        """
+        if profile.name in self._pinned:
+            return self._pinned[profile.name]
+        choice = self._valid(profile.name) or self._initial(profile)
+        other = self._instead(profile, choice.arm)
+        if other is None:
             return choice
+        arm, reason = other
+        return replace(choice, arm=arm, reason=f"{reason}; {choice.reason}", measured=False)
+
+    def _initial(self, profile: Profile) -> Choice:
         arm = profile.initial_arm()
         why = _CHANGED if profile.name in self._chosen else "not measured yet"
         origin = "its profile names this depth" if profile.drafter.depth else "no speculation"

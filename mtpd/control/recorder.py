@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import structlog
 
 from mtpd.events import DecisionMade, MeasurementTaken
+from mtpd.store.samples import Conditions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from mtpd.bus import Bus
     from mtpd.calibrate import Repetition
+    from mtpd.gpu.window import Around
     from mtpd.store.journal import Journal
     from mtpd.store.samples import Measurements
     from mtpd.views import DecisionView, Json, MeasurementView
@@ -95,6 +97,7 @@ class _StoreSink:
             acceptance_source=repetition.source.value,
             operation_id=self._operation_id,
             prompt_digest=repetition.prompt_digest,
+            conditions=_conditions(repetition.around),
             fingerprint_fields=await self._describe(
                 repetition.observation.arm.profile, repetition.observation.fingerprint
             ),
@@ -103,3 +106,13 @@ class _StoreSink:
         assert view is not None  # noqa: S101  # it was written on the line above
         self._bus.publish(MeasurementTaken(measurement=view))
         return view
+
+
+def _conditions(around: Around) -> Conditions:
+    return Conditions(
+        edge_start_c=around.edge_start_c,
+        edge_end_c=around.edge_end_c,
+        junction_max_c=around.junction_max_c,
+        power_mean_w=around.power_mean_w,
+        power_cap_w=around.power_cap_w,
+    )

@@ -17,7 +17,7 @@ from mtpd.control.printed import PrintedSums, calibration
 from mtpd.engine import gguf, logs
 from mtpd.engine.launch import size_and_time
 from mtpd.types import NotApplicable, Value
-from tuner.memory import assumed, from_gguf
+from tuner.memory import assumed, from_gguf, predict
 from tuner.types import Unknown
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mtpd.types import EngineBinary
     from mtpd.units import DeviceKey
     from tuner.memory import Geometry
+    from tuner.types import Arm
 
 __all__ = [
     "DeviceBudget",
@@ -215,6 +216,19 @@ class MemoryPlanner:
         """Every depth of a profile, as things are now."""
         alone = self._alone()
         return await to_thread.run_sync(lambda: self._forecast(profile, alone=alone))
+
+    def most_bytes(self, arm: Arm) -> int | None:
+        """Device memory that an arm takes at most; None before its first forecast."""
+        profile = self._config.profiles[arm.profile]
+        found = size_and_time(profile.model)
+        geometry = None if found is None else self._shapes.get((profile.model, *found))
+        if geometry is None or isinstance(geometry, Unknown):
+            return None
+        shape = _shape(profile, geometry, self._sums(profile.name))
+        plan = memory.load_plan(profile, arm.depth, shape)
+        if isinstance(plan, Unknown):
+            return None
+        return predict(shape.geometry, plan, shape.calibration).high
 
     def _forecast(self, profile: Profile, *, alone: bool) -> MemoryForecast:
         return forecast_now(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mtpd.calibrate import Calibrator
 from mtpd.control.gates import Gates
 from mtpd.gpu.collector import DeviceCollector
 from mtpd.gpu.sampler import Sampler
@@ -11,10 +12,10 @@ from mtpd.gpu.views import view
 from mtpd.gpu.worker import TelemetryThread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from mtpd.clock import Clock
-    from mtpd.config.model import HardwareProfile
+    from mtpd.config.model import HardwareProfile, Workload
     from mtpd.events import Event
     from mtpd.gpu.card import Card
     from mtpd.gpu.views import DeviceView
@@ -48,6 +49,7 @@ class Telemetry:
         serving: Callable[[], bool],
     ) -> None:
         self._card = card
+        self._clock = clock
         self._thread = TelemetryThread()
         self._wanted_w = None if hardware is None else hardware.power_cap_w
         self.sampler = Sampler(
@@ -58,9 +60,20 @@ class Telemetry:
             publish=publish,
             serving=serving,
             wanted_cap_w=self._wanted_w,
+            junction_limit_c=card.device.junction_limit_c,
         )
         self.gates = Gates(sampler=self.sampler, hardware=hardware, clock=clock)
         self.collector = DeviceCollector(self.sampler)
+
+    def calibrator(self, workloads: Mapping[str, Workload]) -> Calibrator:
+        """What measures on it: gated, with the card's state and energy where it has any."""
+        return Calibrator(
+            workloads=workloads,
+            gate=self.gates.measuring,
+            clock=self._clock,
+            metered=self.sampler.measuring if self._card.is_gpu else None,
+            around=self.sampler.around,
+        )
 
     async def devices(self) -> tuple[DeviceView, ...]:
         """Every device as the API shows it, with a fresh reading."""

@@ -17,7 +17,7 @@ from mtpd.types import Command, TcpEndpoint, UnixEndpoint
 from tuner.types import Drafter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from mtpd.config.model import Profile
     from mtpd.types import Endpoint, EngineBinary
@@ -36,6 +36,8 @@ CACHE_RAM_MIB = 1024
 CONTEXT_CHECKPOINTS = 4
 """Bound per slot: each holds a recurrent state row and the draft head's cache so far, some
 280 MiB for a 27B hybrid at 32K tokens, and the engine's own default is 32."""
+
+_NO_ENV: Mapping[str, str] = {}
 
 PING_S = 5
 TIMEOUT_S = 120
@@ -97,6 +99,7 @@ def build(
     home: str,
     headroom_mib: int = 256,
     extra_env: tuple[tuple[str, str], ...] = (),
+    device_env: Mapping[str, str] = _NO_ENV,
     instance: str = "",
     path_env: str = DEFAULT_PATH,
 ) -> Command:
@@ -112,7 +115,8 @@ def build(
         home: Private directory for the engine's caches. ``home/config`` must exist and be
             empty, or stay absent: the engine reads options from files below it.
         headroom_mib: Device memory that the engine's own fit leaves free.
-        extra_env: Device variables from the configuration.
+        extra_env: Device variables from the configuration; they come before ``device_env``.
+        device_env: Variables that leave the engine one card only.
         instance: Mark by which leftovers of a dead daemon are recognised.
         path_env: ``PATH`` of the engine.
 
@@ -134,6 +138,7 @@ def build(
     if arm.depth > 0:
         _speculation(words, profile, arm)
     environment = _environment(binary, endpoint, home=home, instance=instance, path_env=path_env)
+    environment |= device_env
     environment |= {name: value for name, value in extra_env if may_set_for_engine(name)}
     return Command(argv=(*binary.argv, *words.words), env=environment)
 
@@ -272,7 +277,12 @@ def _speculation(words: _Words, profile: Profile, arm: Arm) -> None:
 def _environment(
     binary: EngineBinary, endpoint: Endpoint, *, home: str, instance: str, path_env: str
 ) -> dict[str, str]:
-    """Everything the engine sees; nothing is inherited, so no ``LLAMA_ARG_*`` reaches it."""
+    """Everything the engine sees; nothing is inherited.
+
+    So no ``LLAMA_ARG_*`` reaches it, and none of the variables that turn a lack of device
+    memory into silent slowness (``GGML_CUDA_ENABLE_UNIFIED_MEMORY``,
+    ``GGML_VK_ALLOW_SYSMEM_FALLBACK``).
+    """
     environment = dict(binary.env) | {
         "PATH": path_env,
         "HOME": home,

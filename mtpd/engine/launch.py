@@ -16,7 +16,7 @@ from mtpd.errors import EngineError
 from mtpd.types import EngineKey, FailureClass, LaunchPlan, TcpEndpoint, UnixEndpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from mtpd.config.model import Config, Profile
     from mtpd.types import Endpoint, EngineBinary
@@ -43,6 +43,7 @@ class LaunchPlanner:
         power_cap_w: Cap in force, or None where none applies.
         new_token: Makes the unguessable part of names and keys.
         free_port: Finds a loopback port, for engines without unix sockets.
+        device_env: Variables that leave an engine that card only.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class LaunchPlanner:
         power_cap_w: float | None,
         new_token: Callable[[], str],
         free_port: Callable[[], int],
+        device_env: Mapping[str, str] | None = None,
     ) -> None:
         self._config = config
         self._binary = binary
@@ -69,6 +71,7 @@ class LaunchPlanner:
         self._power_cap_w = power_cap_w
         self._new_token = new_token
         self._free_port = free_port
+        self._device_env = device_env or {}
         self._headers: dict[tuple[str, int, int], str] = {}
 
     def plan(self, arm: Arm) -> LaunchPlan:
@@ -94,6 +97,7 @@ class LaunchPlanner:
                 home=str(self._home),
                 headroom_mib=self._config.budget.headroom_mib,
                 extra_env=self._config.engine.extra_env,
+                device_env=self._device_env,
             ),
             endpoint=endpoint,
             fingerprint=digest,

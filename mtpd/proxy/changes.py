@@ -171,11 +171,14 @@ class Changes(Generic[C]):
             try:
                 return await self.attempt(lane, arm, reason, terms=Terms.SERVE)
             except MisfitError as error:
-                instead = self._feasible.instead(error.plan)
+                instead = self._next(error)
                 if instead is None:
                     raise
                 log.warning("residency.shallower", arm=str(arm), to=str(instead), why=str(error))
                 arm = instead
+
+    def _next(self, misfit: MisfitError) -> Arm | None:
+        return self._feasible.instead(misfit.plan.fingerprint, misfit.plan.arm)
 
     def _degraded(self, lane: Lane) -> Running[C] | None:
         running = self.engines.ready(lane.device)
@@ -187,7 +190,7 @@ class Changes(Generic[C]):
         if running is None:
             return
         arm, error = running.plan.arm, MisfitError(running.plan, running.verdict)
-        instead = self._feasible.instead(running.plan)
+        instead = self._next(error)
         log.warning("residency.rolled_back", arm=str(arm), back=str(instead), error=str(error))
         try:
             if instead is None:
@@ -238,7 +241,7 @@ class Changes(Generic[C]):
             self._last_arm.pop(lane.device, None)
         elif back.profile == arm.profile:
             return
-        if isinstance(error, MisfitError) and self._feasible.instead(error.plan) is not None:
+        if isinstance(error, MisfitError) and self._next(error) is not None:
             return  # those who wait are served by a shallower arm of the profile
         lane.post(
             Failed(

@@ -57,11 +57,18 @@ class Feasibility:
 
     def __init__(self) -> None:
         self._verdicts: dict[_Key, Verdict] = {}
+        self._doubtful: set[Arm] = set()
 
     def note(self, fingerprint: str, arm: Arm, verdict: Verdict) -> None:
         """Remember what a start showed; an unknown residency shows nothing."""
         if degraded(verdict) or isinstance(verdict.residency, Resident | Host):
             self._verdicts[_Key(fingerprint, arm)] = verdict
+        if degraded(verdict):
+            self._doubtful.add(arm)
+
+    def doubtful(self, arm: Arm) -> bool:
+        """Whether any start of an arm, under whatever fingerprint, did not fit."""
+        return arm in self._doubtful
 
     def misfit(self, fingerprint: str, arm: Arm) -> Verdict | None:
         """What showed that an arm does not fit, or None while nothing does."""
@@ -78,13 +85,12 @@ class Feasibility:
         if verdict is not None and not plan.accept_offload:
             raise MisfitError(plan, verdict, known=True)
 
-    def instead(self, plan: LaunchPlan) -> Arm | None:
+    def instead(self, fingerprint: str, arm: Arm) -> Arm | None:
         """The arm to take in place of one that does not fit; None if there is none left.
 
         The deepest shallower one that a start has shown to fit, else depth 0, which needs
         the least: going down one depth at a time would cost a load each while requests wait.
         """
-        fingerprint, arm = plan.fingerprint, plan.arm
         if arm.depth == 0:
             return None
         shallower = [

@@ -175,6 +175,23 @@ class Ledger:
 
         return await self._db.read(select)
 
+    async def judged_arms(self) -> tuple[LedgerRow, ...]:
+        """The newest start of each arm under each fingerprint whose residency was judged.
+
+        A start that was judged unknown shows nothing and does not hide an earlier one.
+        """
+
+        def select(conn: sqlite3.Connection) -> tuple[LedgerRow, ...]:
+            cursor = conn.execute(
+                f"SELECT {_COLUMNS} FROM engine_starts WHERE rowid IN"  # noqa: S608 - constant
+                " (SELECT max(rowid) FROM engine_starts"
+                " WHERE residency IN ('resident', 'host', 'evicted', 'spilled')"
+                " GROUP BY fingerprint, arm) ORDER BY rowid"
+            )
+            return tuple(_row(values) for values in cursor)
+
+        return await self._db.read(select)
+
     async def _update(
         self, engine_id: EngineId, assignments: str, values: tuple[str | int | None, ...]
     ) -> None:

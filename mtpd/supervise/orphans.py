@@ -75,7 +75,9 @@ async def reap(
     survivors: list[Survivor] = []
     for row in rows:
         left = await _end(row, grace_s) if row.boot_id == boot else ()
-        survivors += [Survivor(row.engine_id, pid) for pid in left]
+        for pid in left:
+            log.error("orphan.survived", engine=row.engine_id, pid=pid)
+            survivors.append(Survivor(row.engine_id, pid))
         if not left:
             await ledger.ended(row.engine_id, None)
     return tuple(survivors)

@@ -84,6 +84,8 @@ def residency_view(verdict: Verdict) -> ResidencyView:
         spilled_bytes=residency.spilled_bytes if isinstance(residency, Spilled) else None,
         reason=verdict.reason,
         evidence=tuple(EvidenceView(line=e.line, says=e.says) for e in verdict.evidence),
+        confidence=verdict.confidence.value,
+        contradiction=verdict.contradiction,
     )
 
 

@@ -21,6 +21,7 @@ from tests.fakes.binary import fake_binary
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from mtpd.clock import Clock
     from mtpd.views import Json, OperationView
     from tests.fakes.script import Script
 
@@ -86,13 +87,22 @@ def write_config(place: Home, *, binary: str, model: Path | None = None, alpha: 
 
 @asynccontextmanager
 async def daemon_at(
-    place: Home, *, hash_delay_s: float = 60.0
+    place: Home,
+    *,
+    hash_delay_s: float = 60.0,
+    machine: Path = Path("/"),
+    clock: Clock | None = None,
 ) -> AsyncIterator[tuple[Daemon, aiohttp.ClientSession]]:
     """Run the daemon and give a client of its data plane."""
     config = load(place.config)
     async with (
         daemon(
-            config, place.directories, path_env=os.environ["PATH"], hash_delay_s=hash_delay_s
+            config,
+            place.directories,
+            path_env=os.environ["PATH"],
+            hash_delay_s=hash_delay_s,
+            machine=machine,
+            clock=clock,
         ) as running,
         aiohttp.ClientSession(running.url) as client,
     ):

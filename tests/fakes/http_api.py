@@ -25,6 +25,9 @@ __all__ = ["Engine", "application"]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+LOST = "vk::Queue::submit: ErrorDeviceLost"
+
+
 @dataclass(slots=True, kw_only=True)
 class Engine:
     """Everything that changes while the fake runs."""
@@ -51,6 +54,7 @@ class Engine:
     empty: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a request has ended and none is left."""
     tokens: int = 0
+    lost: bool = False
     cached: tuple[str, int] = ("", 0)
     """The prompt whose text the slot holds, and how many tokens of both together."""
     free: asyncio.Semaphore = field(init=False)
@@ -118,6 +122,11 @@ class Engine:
         if self.script.crash_at_token is not None and self.tokens >= self.script.crash_at_token:
             self.log.raw("ggml-backend.cpp:930: GGML_ASSERT(false) failed")
             os.abort()
+        if self.script.lose_card_at_token is not None:
+            self.lost = self.lost or self.tokens >= self.script.lose_card_at_token
+            if self.lost:
+                self.log.say("E", f"srv  update_slots: decode() failed: {LOST}")
+                raise web.HTTPInternalServerError
 
 
 def application(engine: Engine) -> web.Application:
@@ -151,6 +160,8 @@ def _guard(engine: Engine) -> Any:
             if engine.keys and "health" not in request.path and _key(request) not in engine.keys:
                 return _refuse(401, "Invalid API Key", "authentication_error")
             return await handler(request)
+        except web.HTTPInternalServerError:
+            return _refuse(500, LOST, "server_error")
         except web.HTTPNotFound:
             return _refuse(404, "File Not Found", "not_found_error")
         finally:

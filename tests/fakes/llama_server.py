@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -27,6 +28,9 @@ from tests.fakes.gguf_bounds import complaint
 from tests.fakes.http_api import Engine, application
 from tests.fakes.log_lines import Log, Start, load_lines
 from tests.fakes.script import VARIABLE, Script
+
+if TYPE_CHECKING:
+    from tests.fakes.card_memory import Share
 
 VERSION = "version: 0.6.0-dev (build 0, commit unknown)\nbuilt with a test, for tests"
 LISTENER_S = 0.01
@@ -100,12 +104,18 @@ async def _serve(script: Script, log: Log, arguments: Arguments) -> int:
     await runner.setup()
     site = web.SockSite(runner, listener)
     await site.start()
-    if not await _load(engine, arguments):
+    lines = await _load(engine, arguments)
+    if not lines:
         return _give_up(log, "exiting due to model loading error")
+    share = _share(engine, lines)
+    if share is not None:
+        share.take()
     _announce(engine, listener)
     await _until_stopped(engine, site)
     log.say("I", "srv    operator(): operator(): cleaning up before exit...")
     await asyncio.sleep(script.slow_exit_s)
+    if share is not None:
+        share.give_back()
     sys.stderr.flush()
     os._exit(0)
 
@@ -139,7 +149,17 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def _load(engine: Engine, arguments: Arguments) -> bool:
+def _share(engine: Engine, lines: list[str]) -> Share | None:
+    """What it takes of the fake card, if there is one."""
+    if engine.script.machine is None:
+        return None
+    from tests.fakes.card_memory import Share  # noqa: PLC0415 - few engines need it
+
+    return Share(engine.script, lines, depth=engine.spec.depth)
+
+
+async def _load(engine: Engine, arguments: Arguments) -> list[str]:
+    """Write the log of a load; returns its lines, none if it failed."""
     script, log = engine.script, engine.log
     start = Start(
         model=engine.model,
@@ -156,7 +176,7 @@ async def _load(engine: Engine, arguments: Arguments) -> bool:
         log.say("E", why)
         log.say("E", "llama_model_load_from_file_impl: failed to load model")
         log.say("E", f"srv    load_model: failed to load model, '{engine.model}'")
-        return False
+        return []
     lines = list(load_lines(script, start))
     log.say(*lines[0])
     if script.load_stall:
@@ -166,7 +186,7 @@ async def _load(engine: Engine, arguments: Arguments) -> bool:
     await asyncio.sleep(script.load_s)
     for kind, text in lines[1:]:
         log.say(kind, text)
-    return True
+    return [text for _, text in lines]
 
 
 def _announce(engine: Engine, listener: socket.socket) -> None:

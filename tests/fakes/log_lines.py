@@ -42,7 +42,7 @@ free"""
 
 DEVICE = """\
 T common_fit_params: successfully fit params to free device memory
-T llama_prepare_model_devices: using device {name} ({description}) (0000:03:00.0) - {free} MiB free
+T llama_prepare_model_devices: using device {name} ({description}) ({bus_id}) - {free} MiB free
 T load_tensors: offloading output layer to GPU
 T load_tensors: offloading {repeating} repeating layers to GPU
 T load_tensors: offloaded {offloaded}/{layers} layers to GPU"""
@@ -165,6 +165,7 @@ def _device(script: Script, device: Device, on_host: int) -> Iterator[tuple[str,
         name=device.name,
         description=device.description,
         free=device.free_mib,
+        bus_id=device.bus_id,
         repeating=script.layers - 2 - max(0, on_host - 1),
         offloaded=script.layers - on_host,
         layers=script.layers,

@@ -23,6 +23,7 @@ class Device:
     description: str = "AMD Instinct MI50"
     total_mib: int = 16368
     free_mib: int = 16200
+    bus_id: str = "0000:03:00.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,11 @@ class Script:
         device: The card, or None for a build for the processor.
         layers: Layers of the model, as `offloaded N/M` counts them (with the output).
         evict_at_depth: From this depth on one layer stays in host memory.
+        spill_at_depth: From this depth on a part lies in host memory, and the log is silent.
+        spill_mib: How much.
+        machine: Root of the fake sysfs tree that shows the card's memory, or None.
+        keep_vram: The card does not get it back at the end.
+        lose_card_at_token: From this token on completions are errors, and health is fine.
         acceptance: Conditional rate of each draft position; the last one holds for the rest.
         tps0: Tokens per second at depth 0.
         row_cost: c of the step time t0 (1 + c k) with k drafted rows.
@@ -63,6 +69,11 @@ class Script:
     device: Device | None = None
     layers: int = 66
     evict_at_depth: int | None = None
+    spill_at_depth: int | None = None
+    spill_mib: int = 900
+    machine: str | None = None
+    keep_vram: bool = False
+    lose_card_at_token: int | None = None
     acceptance: tuple[float, ...] = (0.9, 0.7)
     tps0: float = 50.0
     row_cost: float = 0.41

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from mtpd.proxy.feasibility import Feasibility, degraded
-from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint, Verdict
-from mtpd.units import HOST
+from mtpd.types import Verdict
 from tests.fakes.board import arm
 from tuner.types import Arm, Evicted, Host, Resident, Spilled, Unknown
 
@@ -16,16 +15,6 @@ FINGERPRINTS = ("old", "new")
 PROFILES = ("a", "b")
 RESIDENCIES = st.sampled_from([Resident(), Host(), Evicted(1), Spilled(5), Unknown("no lines")])
 ARMS = st.builds(arm, st.sampled_from(PROFILES), st.integers(0, 4))
-
-
-def plan(fingerprint: str, wanted: Arm) -> LaunchPlan:
-    return LaunchPlan(
-        key=EngineKey(HOST, wanted.profile),
-        arm=wanted,
-        command=Command(argv=(), env={}),
-        endpoint=UnixEndpoint("/nonexistent"),
-        fingerprint=fingerprint,
-    )
 
 
 class Remembered(RuleBasedStateMachine):
@@ -63,7 +52,7 @@ class Remembered(RuleBasedStateMachine):
             for profile in PROFILES:
                 for depth in range(5):
                     one = arm(profile, depth)
-                    instead = self.known.instead(plan(fingerprint, one))
+                    instead = self.known.instead(fingerprint, one)
                     if instead is None:
                         worst = self.last(fingerprint, arm(profile, 0))
                         assert depth == 0 or (worst is not None and degraded(worst))

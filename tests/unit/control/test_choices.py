@@ -168,3 +168,23 @@ def test_the_views_name_the_pools_first_and_then_every_model() -> None:
 def test_a_name_that_is_no_profile_has_no_arm() -> None:
     with pytest.raises(KeyError):
         choices().arm_for("both")
+
+
+def test_an_arm_that_is_known_not_to_fit_is_not_served_but_one_that_was_pinned() -> None:
+    reason = "depth 3 does not fit (1 layer runs on the CPU): depth 1"
+    members = profile("alpha", depth=3), profile("beta")
+    held = Choices(
+        config(*members, pools=(PAIR,)),
+        instead=lambda _, one: (arm("alpha", 1), reason) if one == arm("alpha", 3) else None,
+    )
+    found = held.of_profile(members[0])
+    assert (found.arm, found.measured) == (arm("alpha", 1), False)
+    assert found.reason.startswith(reason)
+    held.adopt(chose(arm("alpha", 3), id=17, reason="depth 3 is faster"))
+    assert held.arm_for("alpha") == arm("alpha", 1)
+    held.adopt(chose(arm("alpha", 3), subject="both", id=18))
+    assert held.of_pool(PAIR).arm == arm("alpha", 1)
+    assert reason in held.of_pool(PAIR).reason
+    held.pin(arm("alpha", 3), reason="an operator forces it", decision_id=19)
+    assert held.arm_for("alpha") == arm("alpha", 3)
+    assert held.arm_for("beta") == arm("beta")

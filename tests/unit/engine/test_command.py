@@ -12,6 +12,7 @@ from mtpd.config.model import DrafterConfig, Fit, Profile
 from mtpd.engine.command import build, effective_flags
 from mtpd.engine.flags import parse_help
 from mtpd.errors import BinaryError
+from mtpd.gpu.identity import SPILL_VARIABLES
 from mtpd.types import Command, Endpoint, EngineBinary, TcpEndpoint, UnixEndpoint
 from tuner.types import Arm, Drafter
 
@@ -298,6 +299,34 @@ def test_the_environment_is_made_from_nothing(monkeypatch: pytest.MonkeyPatch) -
         "MTPD_INSTANCE": "i1",
         "HIP_VISIBLE_DEVICES": "0",
     }
+
+
+def test_an_engine_is_pinned_to_its_card_unless_the_configuration_says_otherwise() -> None:
+    pins = {"ROCR_VISIBLE_DEVICES": "GPU-2172c0de5eed0906"}
+    what = profile()
+    made = [
+        build(
+            binary=NEW,
+            profile=what,
+            arm=what.arm(0),
+            endpoint=SOCKET,
+            threads=None,
+            device_present=True,
+            home="/cache/engine",
+            device_env=pins,
+            extra_env=extra,
+        )
+        for extra in ((), (("ROCR_VISIBLE_DEVICES", "1"),))
+    ]
+    assert [one.env["ROCR_VISIBLE_DEVICES"] for one in made] == ["GPU-2172c0de5eed0906", "1"]
+
+
+@pytest.mark.parametrize("name", SPILL_VARIABLES)
+def test_a_variable_that_turns_a_lack_of_memory_into_slowness_reaches_no_engine(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "1")
+    assert name not in command(profile(), extra_env=((name, "1"),)).env
 
 
 def test_a_value_that_is_no_line_of_text_is_refused() -> None:

@@ -14,7 +14,7 @@ from mtpd.types import Evidence, TcpEndpoint, UnixEndpoint, Verdict
 from mtpd.units import DeviceKey, EngineId
 from tests.fakes.clock import FakeClock
 from tests.fakes.values import DEPTH_2
-from tuner.types import Evicted
+from tuner.types import Arm, Evicted, Resident, Spilled, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from mtpd.faults import Faults
     from mtpd.types import Endpoint
+    from tuner.types import Residency
 
 ENGINE = EngineId("engine-1")
 
@@ -33,16 +34,21 @@ async def _ledger(folder: Path, *, faults: Faults | None = None) -> AsyncIterato
 
 
 async def _intend(
-    ledger: Ledger, engine_id: EngineId = ENGINE, endpoint: Endpoint | None = None
+    ledger: Ledger,
+    engine_id: EngineId = ENGINE,
+    endpoint: Endpoint | None = None,
+    *,
+    arm: Arm = DEPTH_2,
+    fingerprint: str = "f" * 64,
 ) -> None:
     await ledger.intend(
         engine_id,
         profile="tiny",
         device=DeviceKey("host"),
-        arm=DEPTH_2,
+        arm=arm,
         argv_digest="a" * 64,
         endpoint=endpoint or UnixEndpoint("/run/mtpd/1.sock"),
-        fingerprint="f" * 64,
+        fingerprint=fingerprint,
     )
 
 
@@ -145,3 +151,26 @@ async def test_the_fault_point_lies_after_the_commit(tmp_path: Path) -> None:
         with pytest.raises(ConnectionAbortedError):
             await _intend(ledger)
         assert len(await ledger.open_rows()) == 1
+
+
+async def test_the_newest_verdict_of_each_arm_and_fingerprint_is_found(tmp_path: Path) -> None:
+    starts: list[tuple[str, Arm, str, Residency | None]] = [
+        ("1", DEPTH_2, "old", Evicted(1)),
+        ("2", DEPTH_2, "old", Resident()),
+        ("3", DEPTH_2, "old", Unknown("no lines")),
+        ("4", DEPTH_2, "new", Spilled(5)),
+        ("5", Arm(profile="tiny"), "old", Resident()),
+        ("6", Arm(profile="tiny"), "old", None),
+    ]
+    async with _ledger(tmp_path) as ledger:
+        for name, arm, fingerprint, residency in starts:
+            await _intend(ledger, EngineId(name), arm=arm, fingerprint=fingerprint)
+            if residency is not None:
+                await ledger.judged(EngineId(name), Verdict(residency=residency, reason=name))
+        rows = await ledger.judged_arms()
+        assert [(row.engine_id, row.residency) for row in rows] == [
+            ("2", "resident"),
+            ("4", "spilled"),
+            ("5", "resident"),
+        ]
+        assert rows[1].residency_reason == "4"

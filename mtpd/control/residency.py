@@ -1,0 +1,129 @@
+"""What is known of where models lie: from the ledger, of a card, and of an arm's own speed.
+
+Covers the memory of arms that do not fit across lives of the daemon, the choice that
+follows from it, and what supervisors need of the card. The verdicts are
+``mtpd.engine.residency``'s, the reaction is ``mtpd.proxy.changes``'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+from mtpd.errors import MtpdError
+from mtpd.proxy.feasibility import Feasibility
+from mtpd.store.samples import MeasurementFilter
+from mtpd.supervise.keeper import CardKeeper
+from mtpd.types import Verdict
+from tuner.types import Evicted, Host, Resident, Spilled, Unknown, passes
+
+if TYPE_CHECKING:
+    from mtpd.clock import Clock
+    from mtpd.config.model import Config, Profile
+    from mtpd.control.shapes import MemoryPlanner
+    from mtpd.engine.launch import LaunchPlanner
+    from mtpd.gpu.card import Card
+    from mtpd.gpu.sampler import Sampler
+    from mtpd.store.ledger import Ledger, LedgerRow
+    from mtpd.store.samples import Measurements
+    from mtpd.types import LaunchPlan
+    from tuner.types import Arm, Residency
+
+__all__ = ["Residencies"]
+
+
+class Residencies:
+    """Which arms fit, for everybody who starts or chooses one.
+
+    Args:
+        config: The models.
+        planner: Plans starts; its fingerprints name what a verdict belongs to.
+        memory: Predicts what a start takes.
+        card: Where engines run.
+        sampler: Reads it.
+        clock: Measures waits.
+
+    Attributes:
+        feasible: Verdicts by fingerprint and arm.
+        keeper: The account of the card's memory; None without a card.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        planner: LaunchPlanner,
+        memory: MemoryPlanner,
+        measurements: Measurements,
+        card: Card,
+        sampler: Sampler,
+        clock: Clock,
+    ) -> None:
+        self._config, self._planner, self._memory = config, planner, memory
+        self._measurements = measurements
+        self.feasible = Feasibility()
+        self.keeper = CardKeeper(sampler, clock=clock) if card.is_gpu else None
+
+    async def restore(self, ledger: Ledger) -> None:
+        """Take over what earlier lives of the daemon found, and what can be predicted."""
+        for row in await ledger.judged_arms():
+            self.feasible.note(row.fingerprint, row.arm, _verdict(row))
+        if self.keeper is not None:
+            for profile in self._config.profiles.values():
+                await self._memory.forecast(profile)
+
+    def plan(self, arm: Arm) -> LaunchPlan:
+        """Plan a start, with the memory that it takes at most.
+
+        Raises:
+            MtpdError: See ``LaunchPlanner.plan``.
+        """
+        plan = self._planner.plan(arm)
+        if self.keeper is None:
+            return plan
+        return replace(plan, memory_bytes=self._memory.most_bytes(arm))
+
+    def instead(self, profile: Profile, arm: Arm) -> tuple[Arm, str] | None:
+        """The arm to serve in place of one that is known not to fit, and why; else None.
+
+        Asked for every request: nothing is read unless some start of the arm did not fit.
+        """
+        if profile.offload.value == "accept" or not self.feasible.doubtful(arm):
+            return None
+        try:
+            digest = self._planner.fingerprint(profile).digest
+        except MtpdError:
+            return None  # its start will say so
+        verdict = self.feasible.misfit(digest, arm)
+        if verdict is None:
+            return None
+        other = self.feasible.instead(digest, arm)
+        if other is None:
+            return None
+        reason = f"depth {arm.depth} does not fit ({verdict.reason}): depth {other.depth}"
+        return other, f"{reason} until engine, model or settings change"
+
+    async def record(self, plan: LaunchPlan) -> float | None:
+        """Median tokens per second of an arm, as measured under the plan's fingerprint."""
+        found = await self._measurements.observations(
+            MeasurementFilter(profile=plan.arm.profile, fingerprint=plan.fingerprint)
+        )
+        speeds = [
+            one.tokens / one.decode_s
+            for one in found
+            if one.arm == plan.arm and one.decode_s > 0 and passes(one.residency)
+        ]
+        return median(speeds) if speeds else None
+
+
+def _verdict(row: LedgerRow) -> Verdict:
+    """What a row says, as far as it was kept: layers and bytes are in its reason only."""
+    residencies: dict[str | None, Residency] = {
+        "resident": Resident(),
+        "host": Host(),
+        "evicted": Evicted(None),
+        "spilled": Spilled(None),
+    }
+    reason = row.residency_reason or "an earlier start showed it"
+    return Verdict(residency=residencies.get(row.residency, Unknown("not judged")), reason=reason)
