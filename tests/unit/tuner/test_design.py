@@ -195,6 +195,15 @@ def test_at_the_edge_of_the_prediction_a_start_is_confirmed_all_the_same() -> No
     assert verdicts(stop)[2] is Elimination.DOES_NOT_FIT
 
 
+def test_a_deeper_start_confirms_nothing() -> None:
+    """Both may be evicted: then they are as fast as each other predicts."""
+    unread = Machine(draft_share=0.15, slow_from=2)
+    answer = search(0, 1, 2, 3).ask(History(observations=unread.sweep(2, 3)))
+    assert isinstance(answer, Ask)
+    assert answer.arm == arm(1)
+    assert answer.reason == "depth 1 shows whether depth 2 is as fast as device memory allows"
+
+
 def test_a_start_without_a_device_needs_no_confirmation() -> None:
     host = Machine(draft_share=0.15, residency=Host())
     assert asked(host, search(0, 1, 2, 3))[0] == [2]
