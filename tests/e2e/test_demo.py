@@ -20,8 +20,9 @@ from mtpd.clock import SystemClock
 from mtpd.store.db import Database
 from mtpd.store.samples import Measurements
 from tests.fakes.house import daemon_at, home, run_operation
+from tuner.plan import History
 from tuner.pools import Candidate, choose_model
-from tuner.select import choose_depth
+from tuner.select import choose
 from tuner.summary import summarise
 
 ROOT = Path(__file__).parents[2]
@@ -85,13 +86,13 @@ async def test_the_choice_follows_from_the_stored_cells_by_the_tie_rule() -> Non
             decisions = (await running.control.decisions(subject=None, limit=9))[::-1]
         clock = SystemClock()
         async with await Database.open(place.directories.state / "mtpd.sqlite3", clock) as db:
-            rows = summarise(await Measurements(db=db, clock=clock).observations())
+            stored = History(observations=await Measurements(db=db, clock=clock).observations())
     chosen = []
     for decision, model in zip(decisions, ("tiny-chained", "tiny-unchained"), strict=False):
-        mine = [row for row in rows if row.arm.profile == model]
-        again = choose_depth(mine, None, subject=model)
+        mine = stored.only({o.arm for o in stored.observations if o.arm.profile == model})
+        again = choose(mine, None, subject=model)
         assert decision.reason == again.reason
-        chosen += [row for row in mine if row.arm == again.arm]
+        chosen += [row for row in summarise(mine.observations) if row.arm == again.arm]
     final = choose_model([Candidate.of(row) for row in chosen], subject="demo")
     assert decisions[2].reason == final.reason
 
