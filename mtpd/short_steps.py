@@ -48,6 +48,11 @@ WHOLE: Final = frozenset({Drafter.NONE, Drafter.MTP, Drafter.MTP_FILE})
 """Drafters that draft to their full depth before they are cut, which is what a ``ShortStep``
 is said to hold; a draft model stops at the limit (facts of llama-server, section 2.3)."""
 
+BUSY_TOKENS = 24
+"""Length of the steady reply before every turn through the row counts. Without it a card idles
+between single steps, because the engine restores its recurrent state before each, and its clock
+sinks: on an H200 the same step grew from 32 to 44 ms within seconds, and with it stayed at 32."""
+
 FIRST_AND_LAST = 2
 """Tokens of a reply beside its draft: one comes with the prompt, one ends the step."""
 
@@ -90,8 +95,8 @@ class StepClock:
     async def steps(self, texts: Sequence[str], wanted: int) -> AsyncGenerator[ShortStep]:
         """Steps with 0 to ``arm.depth`` rows, ``wanted`` of each where they can be had.
 
-        What cannot be had is missing, and logged. The first reply on each text processes it
-        and warms up; it is not measured.
+        What cannot be had is missing, and logged. Neither the first reply on each text, which
+        processes it, nor the steady reply before each turn is measured.
 
         Args:
             texts: Prompts to continue, one after the other as each comes to its end.
@@ -108,19 +113,21 @@ class StepClock:
                 (),
             )
         for text in texts:
-            reply = await self._reply(text, [], self.arm.depth)
+            reply = await self._reply(text, [], None)
             made: list[int] = []
             while not isinstance(reply, Absent):
                 made += reply.tokens
-                if reply.ended or len(made) >= self.walk_tokens or (rows := turns.next()) is None:
+                if reply.ended or len(made) >= self.walk_tokens or not turns.open:
                     break
+                rows = turns.next()
                 reply = await self._reply(text, made, rows)
-                if not isinstance(reply, Absent):
-                    if reply.timings.prompt_n != 1:
-                        reply = Absent("the engine does not continue from its cached prompt")
-                    elif (step := self._step(reply.timings, rows)) is not None:
-                        turns.took(rows)
-                        yield step
+                if rows is None or isinstance(reply, Absent):
+                    continue
+                if reply.timings.prompt_n != 1:
+                    reply = Absent("the engine does not continue from its cached prompt")
+                elif (step := self._step(reply.timings, rows)) is not None:
+                    turns.took(rows)
+                    yield step
             if isinstance(reply, Absent):
                 why = reply.reason
                 break
@@ -129,9 +136,9 @@ class StepClock:
                 break
         turns.say_missing(self.arm, why)
 
-    async def _reply(self, text: str, made: Sequence[int], rows: int) -> _Reply | Absent:
-        """Continue a text by one step of so many rows, or why that cannot be done."""
-        limit = rows + FIRST_AND_LAST
+    async def _reply(self, text: str, made: Sequence[int], rows: int | None) -> _Reply | Absent:
+        """Continue a text by one step of so many rows, or steadily; or why that cannot be done."""
+        limit = BUSY_TOKENS if rows is None else rows + FIRST_AND_LAST
         body: dict[str, Json] = {
             "prompt": [text, *made],
             "n_predict": limit,
@@ -176,7 +183,7 @@ class _Turns:
     def __init__(self, depth: int, wanted: int) -> None:
         self._wanted = dict.fromkeys(range(depth + 1), wanted)
         self._tries = dict.fromkeys(range(depth + 1), wanted * TRIES)
-        self._last = depth
+        self._last = -1
 
     @property
     def missing(self) -> dict[str, int]:
@@ -185,10 +192,8 @@ class _Turns:
 
     @property
     def open(self) -> tuple[int, ...]:
-        """Row counts that lack steps and have tries left, the next one first."""
-        count = len(self._wanted)
-        order = [(self._last + 1 + after) % count for after in range(count)]
-        return tuple(rows for rows in order if self._wanted[rows] and self._tries[rows])
+        """Row counts that lack steps and have tries left."""
+        return tuple(rows for rows, left in self._wanted.items() if left and self._tries[rows])
 
     def say_missing(self, arm: Arm, why: str) -> None:
         """Log what could not be had, if anything."""
@@ -196,12 +201,12 @@ class _Turns:
             log.info("short_steps.missing", arm=str(arm), rows=self.missing, reason=why)
 
     def next(self) -> int | None:
-        """The rows to try now, or None if there is nothing more to try."""
-        if not self.open:
-            return None
-        self._last = self.open[0]
-        self._tries[self._last] -= 1
-        return self._last
+        """The rows to try now; None after each turn through them."""
+        rows = min((rows for rows in self.open if rows > self._last), default=None)
+        self._last = -1 if rows is None else rows
+        if rows is not None:
+            self._tries[rows] -= 1
+        return rows
 
     def took(self, rows: int) -> None:
         """A step with so many rows was had."""

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from mtpd.engine.client import EngineClient
 from mtpd.errors import UpstreamError
-from mtpd.short_steps import TRIES, StepClock
+from mtpd.short_steps import BUSY_TOKENS, TRIES, StepClock
 from mtpd.types import UnixEndpoint
 from tests.fakes.script import Script
 from tests.unit.control.held import scripted
@@ -114,18 +114,19 @@ async def test_row_counts_take_turns_and_each_reply_goes_on_from_the_last(
         started = await device.start(arm(depth=2))
         steps = await taken(clock(started.client, arm(depth=2)), 3)
 
-    # The first reply warms up: it processes the text, and is not kept.
-    assert [asked.body["n_predict"] for asked in device.asked] == [4, *[2, 3, 4] * 3]
+    # Before each turn a steady reply keeps the card busy; it is not kept.
+    assert [asked.body["n_predict"] for asked in device.asked] == [BUSY_TOKENS, 2, 3, 4] * 3
     assert [step.rows for step in steps] == [0, 1, 2] * 3
     made: list[int] = []
     words = len(TEXTS[0].split())
-    for number, asked in enumerate(device.asked):
+    timed = iter(steps)
+    for asked in device.asked:
         assert asked.path == "/completion"
         assert asked.body["prompt"] == [TEXTS[0], *made]
         assert (asked.body["seed"], asked.body["temperature"]) == (7, 0.0)
         assert asked.body["cache_prompt"] is asked.body["ignore_eos"] is True
-        if number:
-            assert steps[number - 1].context_tokens == words + len(made)
+        if asked.body["n_predict"] != BUSY_TOKENS:
+            assert next(timed).context_tokens == words + len(made)
         made += range(len(made), len(made) + asked.body["n_predict"])
 
 
@@ -151,7 +152,8 @@ async def test_what_is_never_accepted_is_missing_after_bounded_tries_and_said(
             steps = await taken(clock(started.client, arm(depth=2)), 3)
 
     assert counted(steps, 2) == [3, 3, 0]
-    assert len(device.asked) == 1 + 3 + 3 + 3 * TRIES
+    limits = [asked.body["n_predict"] for asked in device.asked]
+    assert [limits.count(limit) for limit in (2, 3, 4)] == [3, 3, 3 * TRIES]
     (said,) = [line for line in lines if line["event"] == "short_steps.missing"]
     assert (said["arm"], said["rows"]) == ("tiny@2", {"2": 3})
     assert said["reason"] == f"{TRIES} replies for each were tried"
@@ -187,14 +189,15 @@ async def test_drafters_that_may_stop_at_the_limit_are_not_timed(
 async def test_a_walk_ends_after_so_many_tokens_and_the_next_text_begins(tmp_path: Path) -> None:
     async with scripted(tmp_path, script=EVERY) as device:
         started = await device.start(arm())
-        short = replace(clock(started.client, arm()), walk_tokens=20)
+        short = replace(clock(started.client, arm()), walk_tokens=60)
         with capture_logs() as lines:
             steps = await taken(short, 99)
 
     firsts = [asked.body["prompt"] for asked in device.asked if len(asked.body["prompt"]) == 1]
     assert firsts == [[text] for text in TEXTS]
-    assert max(len(asked.body["prompt"]) for asked in device.asked) == 19
-    assert len(steps) == 2 * 9
+    # Steady replies of 24 tokens, single steps of 2: 24, 26, 50, 52, 76.
+    assert max(len(asked.body["prompt"]) for asked in device.asked) == 1 + 52
+    assert len(steps) == 2 * 2
     assert [line["reason"] for line in lines] == ["the texts came to their end"]
 
 
