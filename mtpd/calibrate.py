@@ -8,7 +8,7 @@ measure every repetition, store it. It does not decide which arm is next
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -18,6 +18,7 @@ from mtpd.engine import prom, timings
 from mtpd.engine.acceptance import read_acceptance
 from mtpd.engine.prom import SpecCounters
 from mtpd.errors import BinaryError, CalibrationError, EngineError, UpstreamError
+from mtpd.gpu.window import Around
 from mtpd.short_steps import StepClock
 from mtpd.types import Absent
 from tuner.design import Ask, History
@@ -95,11 +96,13 @@ class Repetition:
         observation: What the tuner is told.
         source: Who answered for the draft counters.
         prompt_digest: SHA-256 of the request's text.
+        around: The card's state meanwhile.
     """
 
     observation: Observation
     source: Source
     prompt_digest: str
+    around: Around = field(default_factory=Around)
 
 
 class Sink(Protocol):
@@ -152,6 +155,10 @@ class Meter(Protocol):
         """Joules from edge to edge, once the stretch is over."""
 
 
+def _unwatched(_begin_s: float, _end_s: float) -> Around:
+    return Around()
+
+
 class Calibrator:
     """Runs designs on a hold of the device; keeps nothing between two runs.
 
@@ -161,6 +168,7 @@ class Calibrator:
         clock: Counts the seconds of a budget.
         metered: Counts the energy while its block runs; None where nothing can, and then a
             budget in joules cannot be kept.
+        around: What the card's readings between two moments of the clock say of it.
     """
 
     def __init__(
@@ -170,11 +178,13 @@ class Calibrator:
         gate: Callable[[], Awaitable[GateResult]],
         clock: Clock,
         metered: Callable[[], AbstractAsyncContextManager[Meter]] | None = None,
+        around: Callable[[float, float], Around] = _unwatched,
     ) -> None:
         self._workloads = workloads
         self._gate = gate
         self._clock = clock
         self._metered = metered
+        self._around = around
 
     async def run(
         self,
@@ -195,6 +205,8 @@ class Calibrator:
         run = _Run(
             workloads=self._workloads,
             gate=self._gate,
+            clock=self._clock,
+            around=self._around,
             hold=hold,
             sink=sink,
             sampling=sampling,
@@ -235,6 +247,8 @@ class _Run:
 
     workloads: Mapping[str, Workload]
     gate: Callable[[], Awaitable[GateResult]]
+    clock: Clock
+    around: Callable[[float, float], Around]
     hold: Hold
     sink: Sink
     sampling: Sampling
@@ -270,17 +284,38 @@ class _Run:
         if not gate.passed:
             msg = f"the measurement gate did not open: {gate.reason}"
             raise CalibrationError(msg, hint="mtpctl status shows every gate with its reading")
+        log.info("calibration.gate", gate=gate.gate, edge_c=gate.edge_c, reason=gate.reason)
         await self._warm_up(asked.cells[0], started.client)
         for cell in asked.cells:
-            repetition = await self._measure(asked.arm, cell, started)
-            await self.sink.add(repetition)
-            self.history = self.history.tell(repetition.observation)
+            await self._repetition(asked.arm, cell, started)
             self._report(
                 f"{asked.arm} {cell.workload} prompt {cell.prompt + 1} run {cell.repetition + 1}"
             )
         # An arm that runs from host memory has another row cost; it is out already.
         if asked.short_steps and passes(started.verdict.residency):
             await self._short_steps(asked, started)
+
+    async def _repetition(self, arm: Arm, cell: Cell, started: Started) -> None:
+        """Measure and store one repetition; one that heat slowed is left out, and repeated once.
+
+        Raises:
+            CalibrationError: The card was slowed both times.
+        """
+        slowed = None
+        for _attempt in range(2):
+            began_s = self.clock.now()
+            taken = await self._measure(arm, cell, started)
+            around = self.around(began_s, self.clock.now())
+            slowed = around.slowed
+            excluded = taken.observation.excluded if slowed is None else f"throttled: {slowed}"
+            observation = replace(taken.observation, excluded=excluded)
+            await self.sink.add(replace(taken, observation=observation, around=around))
+            self.history = self.history.tell(observation)
+            if slowed is None:
+                return
+            log.warning("calibration.throttled", arm=str(arm), reason=slowed)
+        msg = f"the card was slowed twice in a row: {slowed}"
+        raise CalibrationError(msg, hint="look at its cooling and its power cap: mtpctl gpu")
 
     async def _short_steps(self, asked: Ask, started: Started) -> None:
         """Time single steps on the texts of the cells; what was had is told as it comes."""

@@ -30,6 +30,7 @@ __all__ = [
     "cap_held",
     "counted",
     "integrated",
+    "mean_w",
     "measured",
     "slowed",
 ]
@@ -88,6 +89,7 @@ class PowerSample:
         energy_j: Joules that it has counted itself.
         busy_percent: How much of the time it computes.
         core_mhz: Clock of its cores.
+        edge_c: Its edge, degrees Celsius.
         junction_c: Its hottest spot, degrees Celsius.
         throttle: Why it is slowed.
     """
@@ -97,6 +99,7 @@ class PowerSample:
     energy_j: float | None = None
     busy_percent: float | None = None
     core_mhz: float | None = None
+    edge_c: float | None = None
     junction_c: float | None = None
     throttle: Throttle | None = None
 
@@ -175,6 +178,12 @@ def _duration(samples: Sequence[PowerSample]) -> float | Unknown:
     if duration < MIN_WINDOW_S:
         return Unknown(f"the window of {duration:.1f} s is shorter than {MIN_WINDOW_S:g} s")
     return duration
+
+
+def mean_w(samples: Sequence[PowerSample]) -> float | None:
+    """Mean power over the time that the samples span; None where it is unknown at all."""
+    known = [(one.at_s, one.power_w) for one in samples if one.power_w is not None]
+    return _area(known) / _span(known) if _span(known) > 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

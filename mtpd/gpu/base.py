@@ -51,6 +51,8 @@ class Device:
             digits on AMD cards, NVIDIA's UUID on theirs; None where it is unknown.
         isa: Instruction set, e.g. "gfx906"; None where it is unknown.
         driver: Version of the driver; None where it is unknown.
+        junction_limit_c: Temperature from which the hottest spot is critical; None where
+            it is unknown.
     """
 
     key: DeviceKey
@@ -59,6 +61,7 @@ class Device:
     uuid: str | None = None
     isa: str | None = None
     driver: str | None = None
+    junction_limit_c: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

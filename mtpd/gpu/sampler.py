@@ -18,7 +18,7 @@ from anyio import from_thread
 
 from mtpd.events import DeviceCapChanged, DeviceStateChanged, DeviceThrottled
 from mtpd.gpu.base import SLOW_FIELDS, absent_everywhere, no_cap
-from mtpd.gpu.window import Window, power_sample
+from mtpd.gpu.window import Around, Window, around, power_sample
 from mtpd.types import Absent, NotApplicable, Value
 from mtpd.units import HOST
 from tuner.power import Throttle, cap_held
@@ -93,6 +93,7 @@ class Sampler:
         publish: Takes the events.
         serving: Whether an engine runs, so that a reading is wanted every second.
         wanted_cap_w: The power cap that is declared, for the event of a change.
+        junction_limit_c: Critical temperature of the hottest spot, or None.
         sleep: Waits between two readings.
     """
 
@@ -106,6 +107,7 @@ class Sampler:
         publish: Callable[[Event], object],
         serving: Callable[[], bool] = lambda: True,
         wanted_cap_w: float | None = None,
+        junction_limit_c: float | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self.device = device
@@ -116,6 +118,7 @@ class Sampler:
         self._publish = publish
         self._serving = serving
         self._wanted_cap_w = wanted_cap_w
+        self._junction_limit_c = junction_limit_c
         self._sleep = sleep
         self._ring: deque[Sample] = deque(maxlen=RING)
         self._idle_w: deque[float] = deque(maxlen=_IDLE_KEPT)
@@ -182,6 +185,20 @@ class Sampler:
     def window(self, begin_s: float, end_s: float) -> tuple[Sample, ...]:
         """The kept readings between two moments, oldest first."""
         return tuple(sample for sample in self._ring if begin_s <= sample.at_s <= end_s)
+
+    def around(self, begin_s: float, end_s: float) -> Around:
+        """What the readings between two moments say of the card."""
+        kept = next(iter(self._windows), None)
+        samples = (
+            kept.samples
+            if kept is not None  # keeps more than the ring
+            else [power_sample(one.at_s, one.reading) for one in self._ring]
+        )
+        return around(
+            [one for one in samples if begin_s <= one.at_s <= end_s],
+            cap_w=self._cap_w,
+            junction_limit_c=self._junction_limit_c,
+        )
 
     def cap_held(self) -> CapHeld | Unknown:
         """Whether the cap limited the card when it was last busy under it."""

@@ -44,6 +44,7 @@ _SENSOR_FILES: Final = (
     "freq1_input",
     "freq2_input",
 )
+_CRITICAL_MAX_MILLI: Final = 150_000
 _LABELS: Final = {"edge": "edge", "junction": "junction", "mem": "memory"}
 
 
@@ -91,6 +92,7 @@ def find_cards(files: Files) -> dict[DeviceKey, Layout]:
                 uuid=f"GPU-{serial.lower()}" if serial else None,
                 isa=isa(target),
                 driver=driver,
+                junction_limit_c=_junction_limit_c(files, sensors),
             ),
             folder=folder,
             files=_present(files, folder, sensors),
@@ -110,6 +112,12 @@ def _present(files: Files, folder: str, sensors: str | None) -> dict[str, str]:
             if label in _LABELS:
                 paths[_LABELS[label]] = f"{sensors}/temp{number}_input"
     return {name: path for name, path in paths.items() if os.path.lexists(path)}
+
+
+def _junction_limit_c(files: Files, sensors: str | None) -> float | None:
+    """The driver labels its sensors in one order: edge, junction, memory."""
+    milli = _natural(files.text(f"{sensors}/temp2_crit")) if sensors is not None else 0
+    return milli / 1000 if 0 < milli <= _CRITICAL_MAX_MILLI else None
 
 
 def _sensor_folder(files: Files, folder: str) -> str | None:

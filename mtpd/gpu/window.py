@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mtpd.types import Value
@@ -10,10 +11,12 @@ from tuner.power import PowerSample
 from tuner.types import Unknown
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mtpd.gpu.base import GpuReading
     from mtpd.types import Reading
 
-__all__ = ["Window", "power_sample"]
+__all__ = ["Around", "Window", "around", "power_sample"]
 
 MOST: Final = 36_000
 """Readings of one window: an hour at 10 Hz."""
@@ -71,6 +74,54 @@ class Window:
         return power.slowed(self._samples, junction_limit_c=junction_limit_c)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """The card's state around one repetition; None is unknown or does not apply.
+
+    Attributes:
+        edge_start_c: Edge temperature at its begin, degrees Celsius.
+        edge_end_c: Edge temperature at its end.
+        junction_max_c: Highest temperature of the hottest spot.
+        power_mean_w: Mean power.
+        power_cap_w: Power limit.
+        slowed: Why it is not comparable with one on a cool card, or None where it is.
+    """
+
+    edge_start_c: float | None = None
+    edge_end_c: float | None = None
+    junction_max_c: float | None = None
+    power_mean_w: float | None = None
+    power_cap_w: float | None = None
+    slowed: str | None = None
+
+
+def around(
+    samples: Sequence[PowerSample], *, cap_w: float | None, junction_limit_c: float | None
+) -> Around:
+    """What the readings of one repetition say of the card.
+
+    Args:
+        samples: Oldest first.
+        cap_w: The power limit, or None.
+        junction_limit_c: Critical temperature of the hottest spot, or None.
+    """
+    edges = [one.edge_c for one in samples if one.edge_c is not None]
+    slowed = power.slowed(samples, junction_limit_c=junction_limit_c).reason
+    held = None if cap_w is None else power.cap_held(samples, cap_w=cap_w)
+    if slowed is None and isinstance(held, power.CapHeld) and not held.held:
+        slowed = f"the card drew {held.mean_w:.0f} W under a cap of {cap_w:g} W"
+    return Around(
+        edge_start_c=edges[0] if edges else None,
+        edge_end_c=edges[-1] if edges else None,
+        junction_max_c=max(
+            (one.junction_c for one in samples if one.junction_c is not None), default=None
+        ),
+        power_mean_w=power.mean_w(samples),
+        power_cap_w=cap_w,
+        slowed=slowed,
+    )
+
+
 def power_sample(at_s: float, reading: GpuReading) -> PowerSample:
     """The part of a reading that says something of power and heat; absent becomes None."""
     return PowerSample(
@@ -79,6 +130,7 @@ def power_sample(at_s: float, reading: GpuReading) -> PowerSample:
         energy_j=_known(reading.energy_j),
         busy_percent=_known(reading.busy_percent),
         core_mhz=_known(reading.core_mhz),
+        edge_c=_known(reading.edge_c),
         junction_c=_known(reading.junction_c),
         throttle=_known(reading.throttle),
     )

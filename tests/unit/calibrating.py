@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mtpd.calibrate import Calibrator, Sampling
+from mtpd.gpu.window import Around
 from mtpd.types import GateResult
 from tests.fakes.clock import FakeClock
 from tests.fakes.values import measurement_view
@@ -39,6 +40,7 @@ class Told:
         self.progress: list[tuple[int, str]] = []
         self.clock = FakeClock()
         self.meter: Metered | None = None
+        self.around: Callable[[float, float], Around] = lambda _begin_s, _end_s: Around()
 
     async def add(self, repetition: Repetition) -> MeasurementView:
         self.repetitions.append(repetition)
@@ -68,6 +70,7 @@ class Told:
             gate=self.gated,
             clock=self.clock,
             metered=self.meter,
+            around=self.around,
         )
         return await calibrator.run(design, hold, self, sampling=sampling, progress=self)
 

@@ -67,6 +67,7 @@ def test_other_vendors_connectors_and_sensors_are_passed_over(tmp_path: Path) ->
 def test_a_card_is_known_by_serial_instruction_set_and_driver(tmp_path: Path) -> None:
     sysfs.build(tmp_path, "idle")
     (device,) = SysfsProvider(root=tmp_path).devices()
+    assert device.junction_limit_c == 105.0
     assert (device.uuid, device.isa, device.driver) == (f"GPU-{sysfs.SERIAL}", "gfx906", "6.16.13")
 
 

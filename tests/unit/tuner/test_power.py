@@ -18,6 +18,7 @@ from tuner.power import (
     cap_held,
     counted,
     integrated,
+    mean_w,
     measured,
     slowed,
 )
@@ -142,6 +143,18 @@ def test_joules_per_token_and_beyond_idle() -> None:
     assert energy.net_j(21.0) == pytest.approx(1290.0)
     assert energy.net_j(400.0) == 0.0
     assert isinstance(energy.per_token_j(0), Unknown)
+
+
+def test_the_mean_is_over_time_and_not_over_samples() -> None:
+    samples = [
+        PowerSample(at_s=0.0, power_w=100.0),
+        PowerSample(at_s=1.0, power_w=100.0),
+        PowerSample(at_s=2.0),
+        PowerSample(at_s=9.0, power_w=200.0),
+    ]
+    assert mean_w(samples) == pytest.approx((100 + 8 * 150) / 9)
+    assert mean_w(samples[:1]) is None
+    assert mean_w(samples[2:3]) is None
 
 
 # --- whether a cap holds ---------------------------------------------------------------------

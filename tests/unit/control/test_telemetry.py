@@ -1,0 +1,149 @@
+"""A device, watched: as the API, Prometheus and a calibration see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from mtpd.config.load import load
+from mtpd.control.telemetry import Telemetry
+from mtpd.gpu.card import Card
+from mtpd.gpu.host import HostProvider
+from mtpd.gpu.layered import LayeredProvider, Refusal
+from mtpd.gpu.sysfs import SysfsProvider
+from mtpd.units import MIB
+from mtpd.views import encode
+from tests.fakes import sysfs
+from tests.fakes.clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from mtpd.gpu.views import DeviceView
+
+HARDWARE = load(None, overrides={"budget.hardware": "gfx906-16g-150w"}).hardware
+
+
+@pytest.fixture
+def watch() -> Iterator[Callable[[sysfs.Tree | None], Telemetry]]:
+    made: list[Telemetry] = []
+
+    def start(tree: sysfs.Tree | None) -> Telemetry:
+        if tree is None:
+            provider = LayeredProvider((HostProvider(),))
+        else:
+            refused = (Refusal("amdsmi", "it cannot be imported"),)
+            provider = LayeredProvider((SysfsProvider(files=tree.files()),), refused=refused)
+        made.append(
+            Telemetry(
+                card=Card(device=provider.devices()[0], power_cap_w=None, provider=provider),
+                hardware=HARDWARE,
+                clock=FakeClock(),
+                publish=lambda _event: None,
+                serving=lambda: True,
+            )
+        )
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+async def _shown(telemetry: Telemetry) -> DeviceView:
+    (device,) = await telemetry.devices()
+    encode(device)  # every part has a place in JSON
+    return device
+
+
+async def test_a_card_is_shown_with_sources_cap_and_holders(
+    tmp_path: Path, watch: Callable[[sysfs.Tree | None], Telemetry]
+) -> None:
+    telemetry = watch(sysfs.build(tmp_path, "throttle_thermal"))
+    await telemetry.sampler.fresh()
+    device = await _shown(telemetry)
+    assert (device.device, device.isa, device.state) == (sysfs.FIRST, "gfx906", "answering")
+    fields = {one.name: one for one in device.fields}
+    used, throttle, energy = (fields[name] for name in ("vram_used_bytes", "throttle", "energy_j"))
+    assert (used.value, used.unit, used.source) == (15_404 * MIB, "bytes", "sysfs")
+    assert [(one.source, one.reason) for one in used.refused] == [
+        ("amdsmi", "it cannot be imported")
+    ]
+    assert (throttle.words, throttle.value) == (("power", "thermal"), None)
+    assert (energy.value, energy.reason) == (
+        None,
+        "the driver of this card has no energy counter",
+    )
+    assert (device.power_cap.state, device.power_cap.wanted_w) == ("declared", 150.0)
+    (holder,) = device.processes
+    assert (holder.pid, holder.vram.value, holder.vram.source) == (4242, 14_680 * MIB, "kfd")
+
+
+async def test_a_card_that_is_gone_has_reasons_and_no_numbers(
+    tmp_path: Path, watch: Callable[[sysfs.Tree | None], Telemetry]
+) -> None:
+    tree = sysfs.build(tmp_path, "idle")
+    telemetry = watch(tree)
+    tree.vanish()
+    await telemetry.sampler.fresh()
+    device = await _shown(telemetry)
+    assert device.state == "gone"
+    assert {one.value for one in device.fields} == {None}
+    assert device.processes_reason == f"the device {sysfs.FIRST} is gone"
+    assert device.power_cap.state == "unknown"
+
+
+async def test_the_host_is_shown_as_without_a_card(
+    watch: Callable[[sysfs.Tree | None], Telemetry],
+) -> None:
+    device = await _shown(watch(None))
+    assert (device.device, device.power_cap.state) == ("host", "not_applicable")
+    assert {one.reason for one in device.fields} == {"there is no GPU"}
+
+
+def _metrics(telemetry: Telemetry) -> dict[str, float]:
+    registry = CollectorRegistry()
+    registry.register(telemetry.collector)
+    rows = generate_latest(registry).decode().splitlines()
+    return {
+        name: float(value)
+        for name, _, value in (row.rpartition(" ") for row in rows if not row.startswith("#"))
+    }
+
+
+async def test_gauges_are_in_base_units_and_absent_ones_have_no_series(
+    tmp_path: Path, watch: Callable[[sysfs.Tree | None], Telemetry]
+) -> None:
+    telemetry = watch(sysfs.build(tmp_path, "throttle_thermal"))
+    assert _metrics(telemetry)[f'mtpd_gpu_state{{device="{sysfs.FIRST}",state="unseen"}}'] == 1
+    await telemetry.sampler.fresh()
+    found = _metrics(telemetry)
+    where = f'device="{sysfs.FIRST}"'
+    assert found[f"mtpd_gpu_vram_used_bytes{{{where}}}"] == 15_404 * MIB
+    assert found[f"mtpd_gpu_edge_celsius{{{where}}}"] == 71
+    assert found[f"mtpd_gpu_busy_ratio{{{where}}}"] == pytest.approx(0.99)
+    assert found[f"mtpd_gpu_core_hertz{{{where}}}"] == 1343e6
+    assert found[f'mtpd_gpu_throttled{{{where},reason="thermal"}}'] == 1
+    assert found[f'mtpd_gpu_throttled{{{where},reason="current"}}'] == 0
+    assert found[f'mtpd_gpu_state{{{where},state="answering"}}'] == 1
+    assert not [name for name in found if "energy" in name]
+
+
+async def test_a_malformed_card_has_fewer_gauges_and_no_zeros(
+    tmp_path: Path, watch: Callable[[sysfs.Tree | None], Telemetry]
+) -> None:
+    telemetry = watch(sysfs.build(tmp_path, "malformed"))
+    await telemetry.sampler.fresh()
+    names = {name.partition("{")[0] for name in _metrics(telemetry)}
+    assert names == {"mtpd_gpu_state", "mtpd_gpu_vram_total_bytes"}
+
+
+async def test_the_host_has_no_gauges_but_its_state(
+    watch: Callable[[sysfs.Tree | None], Telemetry],
+) -> None:
+    telemetry = watch(None)
+    await telemetry.sampler.fresh()
+    assert {name.partition("{")[0] for name in _metrics(telemetry)} == {"mtpd_gpu_state"}

@@ -1,0 +1,51 @@
+"""The device that engines run on, found once at the start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from structlog.testing import capture_logs
+
+from mtpd.gpu.card import find_card
+from mtpd.types import EngineBinary
+from mtpd.units import HOST
+from tests.fakes import sysfs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _engine(kind: str) -> EngineBinary:
+    return EngineBinary(
+        argv=("/usr/bin/llama-server",),
+        kind=kind,
+        flags=frozenset(),
+        spec_types=frozenset(),
+        digest="0",
+        label="llama-server",
+    )
+
+
+async def test_the_first_card_is_taken_with_its_cap(tmp_path: Path) -> None:
+    sysfs.build(tmp_path, "two_gpus")
+    with capture_logs() as logs:
+        card = await find_card(_engine("external"), root=tmp_path)
+    assert (card.key, card.is_gpu, card.power_cap_w) == (sysfs.FIRST, True, 150.0)
+    assert card.device.uuid == f"GPU-{sysfs.SERIAL}"
+    assert card.busy() is None
+    refused = {entry["source"] for entry in logs if entry["event"] == "gpu.source_refused"}
+    assert "nvml" in refused
+    card.provider.close()
+
+
+async def test_a_cap_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+    sysfs.build(tmp_path, "malformed")
+    card = await find_card(_engine("external"), root=tmp_path)
+    assert (card.is_gpu, card.power_cap_w) == (True, None)
+    card.provider.close()
+
+
+async def test_a_processor_build_runs_on_the_host_whatever_is_there(tmp_path: Path) -> None:
+    sysfs.build(tmp_path, "idle")
+    card = await find_card(_engine("embedded"), root=tmp_path)
+    assert (card.key, card.is_gpu, card.provider.name) == (HOST, False, "host")
