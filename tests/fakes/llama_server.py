@@ -181,6 +181,8 @@ async def _load(engine: Engine, arguments: Arguments) -> list[str]:
     log.say(*lines[0])
     if script.load_stall:
         await asyncio.Event().wait()
+    for line in script.say_while_loading:
+        log.raw(line)
     for number in range(script.spam_log):
         log.raw(f"noise {number} {'x' * 200}")
     await asyncio.sleep(script.load_s)

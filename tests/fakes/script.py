@@ -53,6 +53,7 @@ class Script:
         crash_at_token: The process aborts when it generates this token (counted from 1).
         exit_code_at_start: The process ends so before it listens; negative is a signal.
         say_at_start: Lines written to the log first.
+        say_while_loading: Lines written before the memory lines of the load.
         ignore_sigterm: SIGTERM does nothing, ever.
         hang_slots: `/slots` never answers.
         spam_log: Lines of noise written while loading.
@@ -86,6 +87,7 @@ class Script:
     crash_at_token: int | None = None
     exit_code_at_start: int | None = None
     say_at_start: tuple[str, ...] = ()
+    say_while_loading: tuple[str, ...] = ()
     ignore_sigterm: bool = False
     hang_slots: bool = False
     spam_log: int = 0
@@ -103,7 +105,7 @@ class Script:
         knobs |= knobs.get("models", {}).get(model, {})
         if isinstance(knobs.get("device"), dict):
             knobs["device"] = Device(**knobs["device"])
-        for name in ("acceptance", "say_at_start"):
+        for name in ("acceptance", "say_at_start", "say_while_loading"):
             if name in knobs:
                 knobs[name] = tuple(knobs[name])
         return cls(**knobs)

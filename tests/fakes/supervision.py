@@ -17,6 +17,7 @@ from mtpd.config.data import bundled_model
 from mtpd.faults import NoFaults
 from mtpd.supervise.runner import EngineActor
 from mtpd.supervise.spawn import ShimSpawner
+from mtpd.supervise.watch import no_record
 from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint
 from mtpd.units import DeviceKey, EngineId
 from tests.fakes.clock import FakeClock
@@ -167,6 +168,7 @@ class Stage:
         ledger: MemoryLedger | None = None,
         card: Card | None = None,
         pulse: Pulse | None = None,
+        record: Callable[[LaunchPlan], Awaitable[float | None]] = no_record,
         on_event: Callable[[Event], None] | None = None,
         time: ManualTime | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
@@ -191,6 +193,7 @@ class Stage:
             on_fact=lambda _, fact: self.facts.append(fact),
             card=card,
             pulse=pulse,
+            record=record,
             sleep=time.sleep if time else sleep,
         )
 
