@@ -115,8 +115,10 @@ def build(
         home: Private directory for the engine's caches. ``home/config`` must exist and be
             empty, or stay absent: the engine reads options from files below it.
         headroom_mib: Device memory that the engine's own fit leaves free.
-        extra_env: Device variables from the configuration; they come before ``device_env``.
-        device_env: Variables that leave the engine one card only.
+        extra_env: Device variables from the configuration.
+        device_env: Variables that leave the engine one card only; left out where the
+            configuration chooses devices itself, because the two would be counted within
+            each other.
         instance: Mark by which leftovers of a dead daemon are recognised.
         path_env: ``PATH`` of the engine.
 
@@ -138,7 +140,8 @@ def build(
     if arm.depth > 0:
         _speculation(words, profile, arm)
     environment = _environment(binary, endpoint, home=home, instance=instance, path_env=path_env)
-    environment |= device_env
+    if not _chooses(profile, extra_env):
+        environment |= device_env
     environment |= {name: value for name, value in extra_env if may_set_for_engine(name)}
     return Command(argv=(*binary.argv, *words.words), env=environment)
 
@@ -272,6 +275,12 @@ def _speculation(words: _Words, profile: Profile, arm: Arm) -> None:
             words.want(option, kv_type)
         else:
             words.need(option, kv_type)
+
+
+def _chooses(profile: Profile, extra_env: tuple[tuple[str, str], ...]) -> bool:
+    """Whether the configuration says which devices an engine sees or uses."""
+    visible = any(name.endswith("_VISIBLE_DEVICES") for name, _ in extra_env)
+    return visible or profile.device is not None
 
 
 def _environment(

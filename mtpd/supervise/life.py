@@ -190,7 +190,7 @@ class Life:
         self.refusal = Cause(
             failure=FailureClass.CONFIG,
             reason=f"wrong device: the engine uses {bus_id}, it was to use {device}",
-            hint="set ROCR_VISIBLE_DEVICES, GGML_VK_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES "
-            "under [engine.extra_env], or device in the model's profile",
+            hint="choose the card that mtpd watches with extra_env under [engine] "
+            "(GGML_VK_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES) or device in the profile",
         )
         self.refused.set()

@@ -301,11 +301,11 @@ def test_the_environment_is_made_from_nothing(monkeypatch: pytest.MonkeyPatch) -
     }
 
 
-def test_an_engine_is_pinned_to_its_card_unless_the_configuration_says_otherwise() -> None:
+def test_an_engine_is_pinned_to_its_card_unless_the_configuration_chooses_devices() -> None:
     pins = {"ROCR_VISIBLE_DEVICES": "GPU-2172c0de5eed0906"}
-    what = profile()
-    made = [
-        build(
+
+    def pinned(what: Profile, extra: tuple[tuple[str, str], ...] = ()) -> object:
+        made = build(
             binary=NEW,
             profile=what,
             arm=what.arm(0),
@@ -316,9 +316,14 @@ def test_an_engine_is_pinned_to_its_card_unless_the_configuration_says_otherwise
             device_env=pins,
             extra_env=extra,
         )
-        for extra in ((), (("ROCR_VISIBLE_DEVICES", "1"),))
-    ]
-    assert [one.env["ROCR_VISIBLE_DEVICES"] for one in made] == ["GPU-2172c0de5eed0906", "1"]
+        return made.env.get("ROCR_VISIBLE_DEVICES")
+
+    assert pinned(profile()) == "GPU-2172c0de5eed0906"
+    assert pinned(profile(), (("HSA_ENABLE_SDMA", "0"),)) == "GPU-2172c0de5eed0906"
+    # A second variable would count within the one card that the first one leaves.
+    assert pinned(profile(), (("HIP_VISIBLE_DEVICES", "1"),)) is None
+    assert pinned(profile(), (("ROCR_VISIBLE_DEVICES", "1"),)) == "1"
+    assert pinned(profile(device="ROCm1")) is None
 
 
 @pytest.mark.parametrize("name", SPILL_VARIABLES)
