@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -323,7 +324,7 @@ def test_an_engine_is_pinned_to_its_card_unless_the_configuration_chooses_device
     # A second variable would count within the one card that the first one leaves.
     assert pinned(profile(), (("HIP_VISIBLE_DEVICES", "1"),)) is None
     assert pinned(profile(), (("ROCR_VISIBLE_DEVICES", "1"),)) == "1"
-    assert pinned(profile(device="ROCm1")) is None
+    assert pinned(replace(profile(), device="ROCm1")) is None
 
 
 @pytest.mark.parametrize("name", SPILL_VARIABLES)
