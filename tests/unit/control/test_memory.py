@@ -419,3 +419,28 @@ def test_the_speed_at_other_depths_comes_from_the_deepest_counts_and_two_step_ti
     assert described_cost.row_cost == 0.41
     assert speed_of(summarise([observation(arm("big"))]), replace(CARD, row_cost=0.41)) is None
     assert speed_of((), CARD) is None
+
+
+def test_the_deepest_counts_say_more_than_shallow_ones() -> None:
+    known = speed_of(summarise([observation(arm("big", depth)) for depth in (1, 3)]), None)
+    assert known is not None
+    assert len(known.alphas) == 3
+
+
+def test_a_cache_in_host_memory_calibrates_nothing_even_if_all_sizes_agree() -> None:
+    sums = logged_sums(CORPUS / "free_b2_n3.log")
+    plan = memory.load_plan(big(), 0, SHAPE)
+    assert sums is not None
+    assert isinstance(plan, LoadPlan)
+    spilled = replace(sums, host_cache=True)
+    assert calibration(QWEN35_27B_B2, plan, spilled) == assumed(QWEN35_27B_B2)
+
+
+def test_the_depth_is_read_where_a_build_does_not_print_its_rollback_rows(tmp_path: Path) -> None:
+    text = (CORPUS / "free_b2_n3.log").read_text(encoding="utf-8")
+    assert "  3 rs_seq)" in text
+    log = tmp_path / "old.log"
+    log.write_text(text.replace("  3 rs_seq)", ")"), encoding="utf-8")
+    sums = logged_sums(log)
+    assert sums is not None
+    assert sums.depth == 3
