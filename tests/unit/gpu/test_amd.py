@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -81,11 +82,23 @@ def test_the_binding_beside_rocm_is_preferred(
         "def amdsmi_init(): pass\n"
     )
     monkeypatch.setattr(amd, "FOLDERS", (tmp_path / "none", tmp_path))
-    monkeypatch.delitem(__import__("sys").modules, "amdsmi", raising=False)
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
     loaded = amd.load()
     assert not isinstance(loaded, Absent)
     assert loaded.where == str(package / "__init__.py")
-    monkeypatch.delitem(__import__("sys").modules, "amdsmi")
+    monkeypatch.delitem(sys.modules, "amdsmi")
+
+
+def test_a_binding_that_breaks_while_it_is_imported_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "amdsmi"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise KeyError('libamd_smi.so')\n")
+    monkeypatch.setattr(amd, "FOLDERS", (tmp_path,))
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+    assert isinstance(amd.load(), Absent)
+    assert "amdsmi" not in sys.modules
 
 
 # --- group 17: the values --------------------------------------------------------------------

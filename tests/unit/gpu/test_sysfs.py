@@ -111,9 +111,14 @@ def test_the_old_name_of_power_counts_where_the_new_one_fails(tmp_path: Path) ->
     assert provider.read(sysfs.FIRST).power_w == _value(33.0)
 
 
-def test_a_running_card_that_draws_nothing_is_not_believed(tmp_path: Path) -> None:
-    tree = sysfs.build(tmp_path, "serving")
-    tree.sensors(power_w=0)
+@pytest.mark.parametrize(
+    ("scenario", "name"), [("idle", "power1_input"), ("old_kernel", "power1_average")]
+)
+def test_a_running_card_that_draws_nothing_is_not_believed(
+    tmp_path: Path, scenario: str, name: str
+) -> None:
+    tree = sysfs.build(tmp_path, scenario)
+    tree.write(f"{sysfs.hwmon()}/{name}", "0\n")
     assert isinstance(SysfsProvider(root=tmp_path).read(sysfs.FIRST).power_w, Absent)
 
 
