@@ -40,7 +40,7 @@ MAX_PROFILES: Final = 64
 _SWITCH_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
 _REQUEST_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _STARTING = frozenset({"spawning", "loading", "probing"})
-_NOT_STARTED = frozenset({"failed", "backoff", "wedged"})
+_NOT_STARTED = frozenset({"failed", "backoff", "wedged", "vram_unrecovered", "gpu_failed"})
 
 
 class Metrics:

@@ -50,6 +50,8 @@ _STYLES = {
     "spilled": "red",
     "failed": "red",
     "wedged": "red",
+    "vram_unrecovered": "red",
+    "gpu_failed": "red",
     "unknown": "yellow",
     "backoff": "yellow",
     "cancelled": "yellow",

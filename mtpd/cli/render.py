@@ -219,7 +219,11 @@ def _engine(view: EngineView, needs: DepthMemoryView | None) -> Group:
     else:
         head.append(f"depth {view.arm.depth} ({view.arm.drafter})  ")
         head.append(state(view.residency.state)).append(f"  on {view.device}")
-        line(made, "residency", view.residency.reason)
+        sure = view.residency.confidence
+        rests = "" if sure == "reported" else f" ({sure})"
+        line(made, "residency", f"{view.residency.reason}{rests}")
+        if view.residency.contradiction is not None:
+            line(made, "", f"against it: {view.residency.contradiction}")
         for evidence in view.residency.evidence:
             line(made, "", f"{evidence.says}: {evidence.line.strip()}")
     if needs is not None:

@@ -145,7 +145,7 @@ def _loaded(state: str) -> str:
             return "loaded"
         case "spawning" | "loading" | "probing":
             return "loading"
-        case "failed" | "wedged" | "backoff":
+        case "failed" | "wedged" | "backoff" | "vram_unrecovered" | "gpu_failed":
             return "failed"
         case _:
             return "unloaded"

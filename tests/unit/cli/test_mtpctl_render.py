@@ -283,3 +283,33 @@ def test_every_command_is_documented() -> None:
 )
 def test_runs_of_numbers_are_drawn_together(numbers: list[int], shown: str) -> None:
     assert explaining._ranges(numbers) == shown
+
+
+def test_what_a_residency_rests_on_and_what_speaks_against_it_are_shown() -> None:
+    found = dataclasses.replace(
+        views.residency("spilled"),
+        confidence="suspected",
+        contradiction="other witnesses say resident: all layers are offloaded",
+    )
+    engine = dataclasses.replace(views.engine(), residency=found)
+    text = " ".join(
+        drawn(
+            render.status_panel(dataclasses.replace(views.status(), engines=(engine,))), width=200
+        ).split()
+    )
+    assert "recurrent path is fused (suspected)" in text
+    assert "against it: other witnesses say resident: all layers are offloaded" in text
+
+
+@pytest.mark.parametrize("name", ["vram_unrecovered", "gpu_failed"])
+def test_an_engine_whose_card_is_not_free_is_shown_with_who_holds_it(name: str) -> None:
+    held = FailureView(
+        failure=name,
+        reason="held by: 4711 llama-server 9000 MiB",
+        hint="end what holds it",
+        exit_code=None,
+        retry_in_s=None,
+    )
+    engine = dataclasses.replace(views.engine(name), failure=held)
+    text = drawn(render.status_panel(dataclasses.replace(views.status(), engines=(engine,))))
+    assert f"{name}: held by: 4711 llama-server 9000 MiB" in text
