@@ -55,6 +55,7 @@ STATUS = StatusView(
     engine_binary="embedded",
     hardware=None,
     engines=(ENGINE,),
+    memory=(),
     queue=QueueView(waiting=3, limit=64, timeout_s=120.0, in_flight=2),
     gates=(GateView(name="cooling", state="not_applicable", reason="no GPU"),),
     choices=(ChoiceView(subject="tiny", arm=ARM, reason="", decision_id=1, measured=True),),
