@@ -86,5 +86,6 @@ class Telemetry:
         return (shown,)
 
     def close(self) -> None:
-        """End the thread."""
-        self._thread.close()
+        """End the thread, and give back what the sources hold open."""
+        if self._thread.close():  # else a driver hangs, and would hang us, too
+            self._card.provider.close()

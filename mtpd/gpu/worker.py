@@ -85,12 +85,17 @@ class TelemetryThread:
             return answer
         return self._late()
 
-    def close(self) -> None:
-        """End the thread; one that hangs in the kernel is left to the end of the process."""
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread.join(_JOIN_S)
-            self._thread = None
+    def close(self) -> bool:
+        """End the thread; whether it ended.
+
+        One that hangs in the kernel is left to the end of the process.
+        """
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return True
+        self._queue.put(None)
+        thread.join(_JOIN_S)
+        return not thread.is_alive()
 
     def _put(self, call: Callable[[], object]) -> _Question:
         question = _Question(call, asyncio.get_running_loop(), anyio.current_time())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +21,6 @@ from tests.fakes.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from mtpd.gpu.views import DeviceView
 
@@ -51,6 +51,10 @@ def watch() -> Iterator[Callable[[sysfs.Tree | None], Telemetry]]:
     yield start
     for one in made:
         one.close()
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def _shown(telemetry: Telemetry) -> DeviceView:
@@ -94,6 +98,17 @@ async def test_a_card_that_is_gone_has_reasons_and_no_numbers(
     assert {one.value for one in device.fields} == {None}
     assert device.processes_reason == f"the device {sysfs.FIRST} is gone"
     assert device.power_cap.state == "unknown"
+
+
+async def test_at_the_end_nothing_stays_open(
+    tmp_path: Path, watch: Callable[[sysfs.Tree | None], Telemetry]
+) -> None:
+    before = _open_files()
+    telemetry = watch(sysfs.build(tmp_path, "idle"))
+    await telemetry.sampler.fresh()
+    assert _open_files() > before
+    telemetry.close()
+    assert _open_files() <= before
 
 
 async def test_the_host_is_shown_as_without_a_card(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import pytest
+from anyio import to_thread
 
 from mtpd.events import DeviceCapChanged, DeviceStateChanged, DeviceThrottled
 from mtpd.gpu.base import FIELDS, NOT_ASKED
@@ -299,6 +300,27 @@ async def test_processes_limits_and_sources_are_asked_in_the_same_thread(tmp_pat
     assert not isinstance(sources, Absent)
     assert [one.field for one in sources] == list(FIELDS)
     bench.thread.close()
+
+
+async def test_a_worker_thread_can_read_now(bench: Bench) -> None:
+    reading = await to_thread.run_sync(bench.sampler.read_from_thread)
+    assert reading.edge_c == Value(38.0, "sysfs")
+
+
+async def test_whether_the_cap_holds_is_judged_under_this_cap_only(bench: Bench) -> None:
+    assert bench.sampler.cap_held() == Unknown("the power cap is not known")
+    bench.tree.sensors(power_w=189, busy_percent=99, cap_w=190)
+    async with bench.running() as sampler:
+        await bench.readings(10)
+        bench.tree.sensors(power_w=149, cap_w=150)
+        await bench.readings(2)
+        assert isinstance(sampler.cap_held(), Unknown)
+        await bench.readings(8)
+        held = sampler.cap_held()
+        assert isinstance(held, CapHeld)
+        assert (held.held, held.peak_w) == (True, 149.0)
+        bench.clock.advance(2000.0)
+        assert isinstance(sampler.cap_held(), Unknown)
 
 
 async def test_the_host_is_answering_and_never_read_ten_times_a_second() -> None:

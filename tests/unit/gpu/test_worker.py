@@ -158,7 +158,20 @@ async def test_a_closed_thread_ends(thread: TelemetryThread) -> None:
     running = await thread.ask(threading.current_thread)
     assert isinstance(running, threading.Thread)
     assert running.daemon
-    thread.close()
-    running.join(5)
+    assert thread.close()
     assert not running.is_alive()
+    assert thread.close()
     assert await thread.ask(lambda: "again") == "again"
+
+
+async def test_a_hanging_thread_does_not_hold_up_the_end(
+    hasty: TelemetryThread, fifo: Path
+) -> None:
+    await hasty.ask(lambda: Files().once(str(fifo)))
+    began = anyio.current_time()
+    assert not hasty.close()
+    assert anyio.current_time() - began < 5.0
+    _release(fifo)
+    with anyio.fail_after(5):
+        while any(one.name == "mtpd-telemetry" for one in threading.enumerate()):
+            await anyio.lowlevel.checkpoint()
