@@ -34,12 +34,12 @@ _MAIN: Final = {
 """Strategies whose regret is drawn, and their colours."""
 
 _STARTS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-_MISSES: Final = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
-_MOST_MISSES: Final = 0.2
+_MISSES: Final = (0.05, 0.02, 0.01, 0.005, 0.002)
+_MOST_MISSES: Final = 0.08
 _LEAST_MISSES: Final = 0.0015
 _GOAL_STARTS: Final = (1.0, 2.0)
 _GOAL_MISSES: Final = 0.006
-_NAMED_ON_THE_LEFT: Final = ("search", "sweep, stops at eviction")
+_NAMED_ON_THE_LEFT: Final = ("search", "sweep, stops at eviction", "sweep, 3 prompts")
 """Points with a neighbour on their right."""
 
 _MOST_REGRET: Final = 0.08
