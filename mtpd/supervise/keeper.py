@@ -38,6 +38,10 @@ __all__ = ["CardKeeper", "Sample", "Telemetry"]
 log = structlog.get_logger()
 
 POLL_S = 0.1
+AGAIN_S = 1.0
+"""Between two looks at a card of which it is known already that it is not free."""
+FOLLOW_S = 0.9
+"""Between two looks while an engine serves: more often only disturbs a measurement."""
 POLLS = 3
 """Looks in a row that must show the memory back."""
 WARN_S, GIVE_UP_S = 10.0, 30.0
@@ -105,6 +109,7 @@ class CardKeeper:
         self._silent = False
         self._sensors: tuple[str, ...] = ()
         self._cap_w: float | None = None
+        self._followed_s = float("-inf")
 
     async def admit(self, plan: LaunchPlan) -> MemoryLook:
         """Look at the card before a start: what it shows is the baseline of that start.
@@ -139,6 +144,9 @@ class CardKeeper:
     async def following(self, engine_id: EngineId, pid: int) -> MemoryLook:
         """The next look of those that are taken anyway."""
         sample = await self._telemetry.following()
+        while sample.at_s - self._followed_s < FOLLOW_S:
+            sample = await self._telemetry.following()
+        self._followed_s = sample.at_s
         return await self._at(sample, self._pids.get(engine_id, frozenset({pid})))
 
     async def released(
@@ -160,6 +168,7 @@ class CardKeeper:
             owed, pids = self._owed, self._owed_by
         if owed is None:
             return None
+        pause_s = AGAIN_S if owed is self._owed else POLL_S
         began, warned, row = self._clock.now(), False, 0
         while True:
             look = await self._at(await self._telemetry.fresh(), pids)
@@ -178,7 +187,7 @@ class CardKeeper:
             if left and waited_s >= WARN_S and not warned:
                 warned = True
                 log.warning("vram.slow", engine=engine_id, held=holders(look))
-            await self._sleep(POLL_S)
+            await self._sleep(pause_s)
 
     def _settle(self, paid: MemoryLook) -> None:
         """Forget a debt that is paid; an older one of a lower level stays."""
@@ -192,7 +201,7 @@ class CardKeeper:
             if self._clock.now() - began >= RESET_S:
                 self._silent = True
                 return False
-            await self._sleep(POLL_S)
+            await self._sleep(AGAIN_S if self._silent else POLL_S)
         self._silent = False
         self._verify_cap(reading.power_cap_w)
         return True

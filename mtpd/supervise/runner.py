@@ -288,6 +288,7 @@ class EngineActor:
     def _execute(self, effect: Effect, tasks: TaskGroup) -> None:
         match effect:
             case Spawn():
+                self._releasing.cancel()
                 self._life = life = self._new_life(effect)
                 tasks.start_soon(self._live, life)
             case StartProbe(start=start):

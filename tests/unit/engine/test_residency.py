@@ -175,6 +175,13 @@ def test_mapped_host_memory_beyond_the_pinned_buffers_is_the_worse_witness_and_c
     assert verdict.confidence is Confidence.SUSPECTED
 
 
+@pytest.mark.parametrize(("lack", "spilled"), [(257, True), (255, False)])
+def test_more_than_256_mib_below_the_sum_are_a_spill(lack: int, *, spilled: bool) -> None:
+    blind = look(gtt_mib=None)
+    verdict = conclude(loaded(before=blind, now=look(14_011 - lack, gtt_mib=None)))
+    assert isinstance(verdict.residency, Spilled) is spilled
+
+
 @pytest.mark.parametrize("lack", [-OVERHEAD, 0, 60])
 def test_a_small_difference_is_no_spill(lack: int) -> None:
     assert conclude(loaded(now=look(14_011 - lack, gtt_mib=62))).residency == Resident()
@@ -208,7 +215,9 @@ def test_another_program_that_gives_memory_back_meanwhile_makes_no_spill() -> No
 def test_memory_that_a_process_allocated_and_the_card_lacks_is_where_the_host_has_it() -> None:
     """KFD goes on counting buffers that were moved to mapped host memory."""
     now = look(12_000, gtt_mib=2_117, processes=(process(14_054),))
-    assert conclude(loaded(now=now)).residency == Spilled((2_117 - 14 - 48) * MIB)
+    verdict = conclude(loaded(now=now))
+    assert verdict.residency == Spilled((2_117 - 14 - 48) * MIB)
+    assert verdict.confidence is Confidence.MEASURED  # both say so, not the host's alone
 
 
 def test_a_source_that_cannot_see_into_a_process_is_passed_over() -> None:
@@ -291,6 +300,13 @@ def test_slots_that_do_not_draft_are_not_the_arm_that_was_asked_for() -> None:
     assert not verdict.passes
     assert conclude(loaded(speculates=False, depth=0, now=None)) == RESIDENT
     assert conclude(loaded(speculates=None, now=None)) == RESIDENT
+
+
+def test_what_the_log_says_comes_before_an_equally_bad_word_of_another_witness() -> None:
+    unknown = Verdict(residency=Unknown("no lines"), reason="no lines")
+    verdict = conclude(loaded(log=unknown, speculates=False, now=None))
+    assert verdict.reason == "no lines"
+    assert any("speculative" in e.line for e in verdict.evidence)
 
 
 # While it serves --------------------------------------------------------------------------

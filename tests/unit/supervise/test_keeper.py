@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from mtpd.supervise.keeper import CardKeeper
 from mtpd.types import Absent, FailureClass
 from mtpd.units import MIB, EngineId
 from tests.fakes.supervision import plan_of
-from tests.fakes.telemetry import Panel, holding
+from tests.fakes.telemetry import Panel, Seen, holding
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -229,3 +230,35 @@ async def test_a_process_that_died_before_anybody_looked_is_waited_for_by_its_pi
     began = panel.clock.now()
     assert await kept.released(ENGINE, PID, before, reset=False) is None
     assert panel.clock.now() - began > 2.0
+
+
+async def test_a_card_that_is_known_not_to_be_free_is_looked_at_once_a_second(
+    plan: LaunchPlan,
+) -> None:
+    panel = Panel()
+    kept = keeper(panel)
+    before = await loaded(panel, kept, plan)
+    await kept.released(ENGINE, PID, before, reset=False)
+    reads = panel.reads
+    assert await kept.released(ENGINE, PID, before, reset=False) is not None
+    assert 29 <= panel.reads - reads <= 32
+    panel.at(2.5, lambda: gone(panel))
+    assert await kept.released(ENGINE, PID, before, reset=False) is None
+    await kept.admit(plan)
+
+
+async def test_a_serving_engine_is_looked_at_once_a_second_however_often_others_read(
+    plan: LaunchPlan,
+) -> None:
+    class Measuring(Panel):
+        async def following(self) -> Seen:
+            await self.sleep(0.1)
+            return await self.fresh()
+
+    panel = Measuring()
+    kept = keeper(panel)
+    await loaded(panel, kept, plan)
+    times = [(await kept.following(ENGINE, PID)).at_s for _ in range(4)]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert min(gaps) >= 0.89
+    assert max(gaps) <= 1.01
