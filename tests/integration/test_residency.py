@@ -243,3 +243,28 @@ async def test_an_engine_that_lost_its_card_is_replaced_although_it_is_healthy()
         await until(lambda: len(box.starts) > 1, within_s=20)
         reasons = [event.reason for event in box.moves if event.new == "stopping"]
         assert "the GPU was lost" in reasons[0]
+
+
+async def test_a_card_that_stays_silent_after_a_hang_takes_no_start_until_it_answers() -> None:
+    hung = "HW Exception by GPU node-1 (Agent handle: 0x5) reason :GPU Hang"
+    async with (
+        rig(crash_at_token=12, say_at_start=(hung,)) as made,
+        made.daemon(Hurried()) as box,
+    ):
+        await box.switch(0)
+        sensors = made.tree.root / sysfs.hwmon() / "temp1_input"
+        kept = sensors.read_text()
+        sensors.write_text("\n")  # as a driver answers while the card is in a reset
+        body = {"model": "alpha", "prompt": "x", "n_predict": 40}
+        async with box.client.post("/completion", json=body) as reply:
+            await reply.read()
+        await until_state(box, "gpu_failed")
+        async with box.client.post("/completion", json=body) as reply:
+            assert reply.status == 503
+            assert "has not answered since it hung" in await reply.text()
+        moves = [(move.old, move.new) for move in box.moves]
+        assert ("spawning", "loading") in moves
+        assert moves.count(("spawning", "loading")) == 1  # no second process was made
+        sensors.write_text(kept)
+        await until_state(box, "stopped")
+        assert (await box.switch(0)).state == "done"
