@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from typing import Final
 
 __all__ = ["Files", "reason_of"]
@@ -95,13 +96,9 @@ class Files:
         for path in tuple(self._kept):
             self._drop(path)
 
-    def forget(self, prefix: str) -> None:
-        """Close the kept descriptors of files whose path begins so."""
-        for path in [path for path in self._kept if path.startswith(prefix)]:
-            self._drop(path)
-
     def _drop(self, path: str) -> None:
-        os.close(self._kept.pop(path))
+        with suppress(OSError):
+            os.close(self._kept.pop(path))
 
 
 def reason_of(error: OSError) -> str:

@@ -104,12 +104,10 @@ def relative(samples: Sequence[tuple[float, Reading[float]]]) -> GateView:
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:
-    """Degrees per second of the least-squares line."""
+    """Degrees per second of the least-squares line; the points span some time."""
     mean_s = sum(at_s for at_s, _ in points) / len(points)
     mean_c = sum(edge_c for _, edge_c in points) / len(points)
     spread = sum((at_s - mean_s) ** 2 for at_s, _ in points)
-    if spread == 0:
-        return 0.0
     return sum((at_s - mean_s) * (edge_c - mean_c) for at_s, edge_c in points) / spread
 
 

@@ -161,7 +161,4 @@ def _field(status: str, name: str) -> str | None:
 
 
 def _children() -> set[int]:
-    try:
-        return {child.pid for child in psutil.Process(os.getpid()).children(recursive=True)}
-    except psutil.Error:
-        return set()
+    return {child.pid for child in psutil.Process(os.getpid()).children(recursive=True)}

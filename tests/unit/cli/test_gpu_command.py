@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from mtpd.cli.cells import NONE
+from mtpd.cli.decode import decode
 from mtpd.cli.gpu_command import device_report
+from mtpd.gpu.views import DeviceView, ReadingView
 from tests.fakes import devices
-from tests.unit.cli.support import check_golden
+from tests.fakes.backend import ScriptedBackend, served_in_thread
+from tests.unit.cli.support import Mtpctl, check_golden
 
 if TYPE_CHECKING:
-    from mtpd.gpu.views import DeviceView
+    from pathlib import Path
+
+    import pytest
 
 
 def _drawn(one: DeviceView, *, sources: bool = False) -> str:
@@ -44,3 +51,19 @@ def test_a_card_that_hangs_has_no_numbers() -> None:
         devices.card(), state="stale", reason="the driver hangs", fields=(), processes=()
     )
     assert "stale: the driver hangs" in _drawn(silent)
+
+
+def test_a_running_daemon_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with served_in_thread(ScriptedBackend(), tmp_path / "s") as served:
+        mtpctl = Mtpctl(capsys, served.socket)
+        shown, as_json = mtpctl("gpu"), mtpctl("gpu", "--json")
+    assert (shown.code, shown.err) == (0, "")
+    assert "AMD Radeon Pro VII" in shown.out
+    (device,) = json.loads(as_json.out)["devices"]
+    assert decode(DeviceView, device) == devices.card()
+
+
+def test_an_idle_power_that_is_not_known_has_its_reason() -> None:
+    unseen = ReadingView(value=None, source=None, reason="the card was not yet seen idle")
+    text = _drawn(dataclasses.replace(devices.card(), idle_w=unseen))
+    assert f"{NONE} (the card was not yet seen idle)" in text

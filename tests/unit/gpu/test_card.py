@@ -45,6 +45,12 @@ async def test_a_cap_that_cannot_be_read_is_none(tmp_path: Path) -> None:
     card.provider.close()
 
 
+async def test_without_a_card_the_host_is_taken(tmp_path: Path) -> None:
+    sysfs.build(tmp_path, "no_gpu")
+    card = await find_card(_engine("external"), root=tmp_path)
+    assert (card.key, card.is_gpu, card.provider.name) == (HOST, False, "host")
+
+
 async def test_a_processor_build_runs_on_the_host_whatever_is_there(tmp_path: Path) -> None:
     sysfs.build(tmp_path, "idle")
     card = await find_card(_engine("embedded"), root=tmp_path)

@@ -142,6 +142,13 @@ def test_a_process_that_dies_during_the_look_is_left_out(tmp_path: Path) -> None
     assert [one.pid for one in found] == [4242]
 
 
+def test_a_rocm_process_that_dies_during_the_look_is_left_out(tmp_path: Path) -> None:
+    tree = sysfs.build(tmp_path, "idle")
+    # Listed, and gone when it is looked at.
+    (tmp_path / "sys/devices/virtual/kfd/kfd/proc/77").symlink_to("gone")
+    assert _processes(tree) == ()
+
+
 def test_memory_that_kfd_cannot_tell_is_taken_from_the_open_files(tmp_path: Path) -> None:
     tree = sysfs.build(tmp_path, "serving")
     for text, code in (("", None), ("nonsense", None), ("1", errno.EPERM)):

@@ -96,6 +96,17 @@ def test_a_limit_that_cannot_be_read_is_absent(machine: Machine) -> None:
     assert isinstance(cgroup.headroom(machine.root), Absent)
 
 
+def test_a_use_that_cannot_be_read_is_absent_and_nothing_droppable_is_none(
+    machine: Machine,
+) -> None:
+    machine.group("system.slice/mtpd.service", most="1000", used=700)
+    folder = machine.root / "sys/fs/cgroup/system.slice/mtpd.service"
+    (folder / "memory.stat").unlink()
+    assert cgroup.headroom(machine.root) == Value(300, "cgroup")
+    (folder / "memory.current").unlink()
+    assert isinstance(cgroup.headroom(machine.root), Absent)
+
+
 def test_killings_for_memory_are_counted(machine: Machine) -> None:
     machine.group("system.slice/mtpd.service", most="max", used=1)
     events = "sys/fs/cgroup/system.slice/mtpd.service/memory.events"
@@ -197,6 +208,7 @@ def test_packages_are_added_and_their_parts_are_not(machine: Machine) -> None:
     machine.package(1, name="package-1", count_uj=100)
     machine.write("sys/class/powercap/intel-rapl:0:0/name", "core\n")
     machine.package(2, name="psys", count_uj=100)
+    machine.write("sys/class/powercap/intel-rapl:3/energy_uj", "5")  # without a name
     energy = PackageEnergy(machine.root)
     assert energy.read() == Value(0.0, "cpu_package")
     machine.package(0, name="package-0", count_uj=500_100)

@@ -161,6 +161,14 @@ async def test_a_window_has_a_reading_at_each_edge_and_an_energy(bench: Bench) -
     assert window.slowed().reason is None
 
 
+async def test_the_edges_are_read_whatever_the_loop_does(bench: Bench) -> None:
+    began_s = bench.clock.now()
+    async with bench.sampler.measuring() as window:
+        bench.clock.advance(7.0)
+    assert [sample.at_s for sample in window.samples] == [began_s, began_s + 7.0]
+    assert window.energy() == Unknown("the power was unknown for more than 1 s")
+
+
 async def test_energy_beyond_idle_needs_an_idle_reading(bench: Bench) -> None:
     bench.tree.sensors(power_w=149, busy_percent=99)
     window = await _measure(bench, 6.0)

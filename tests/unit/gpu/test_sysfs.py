@@ -71,6 +71,12 @@ def test_a_card_is_known_by_serial_instruction_set_and_driver(tmp_path: Path) ->
     assert (device.uuid, device.isa, device.driver) == (f"GPU-{sysfs.SERIAL}", "gfx906", "6.16.13")
 
 
+def test_a_card_of_the_vendor_without_the_driver_is_passed_over(tmp_path: Path) -> None:
+    tree = sysfs.build(tmp_path, "idle")
+    tree.remove(f"{sysfs.device()}/mem_info_vram_total")
+    assert SysfsProvider(root=tmp_path).devices() == ()
+
+
 def test_two_cards_have_readings_of_their_own(tmp_path: Path) -> None:
     sysfs.build(tmp_path, "two_gpus")
     provider = SysfsProvider(root=tmp_path)
