@@ -126,6 +126,16 @@ def test_noise_before_an_eviction_does_not_hide_how_slow_it_is() -> None:
     assert once.push(0.04 * 1.7).ratio == pytest.approx(1.7, rel=0.01)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_step_of_1_4_times_the_usual_is_named_an_eviction(seed: int) -> None:
+    state = watched([0.04 * math.exp(x) for x in noise(seed, 100, 0.02)])
+    for x in noise(seed + 100, 4, 0.02):
+        state = state.push(0.04 * 1.4 * math.exp(x))
+        if state.pace is not Pace.STEADY:
+            break
+    assert state.pace is Pace.EVICTED
+
+
 def test_a_calibrated_step_time_is_a_reference_from_the_first_request() -> None:
     state = watched([0.04 * 1.7] * 3, reference=math.log(0.04))
     assert state.pace is Pace.EVICTED
