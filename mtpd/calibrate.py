@@ -19,6 +19,7 @@ from mtpd.engine.acceptance import read_acceptance
 from mtpd.engine.prom import SpecCounters
 from mtpd.errors import BinaryError, CalibrationError, EngineError, UpstreamError
 from mtpd.gpu.window import Around
+from mtpd.proxy.feasibility import MisfitError
 from mtpd.short_steps import StepClock
 from mtpd.types import Absent
 from tuner.design import Ask, History
@@ -33,11 +34,12 @@ if TYPE_CHECKING:
     from mtpd.engine.acceptance import Source
     from mtpd.engine.client import EngineClient
     from mtpd.engine.heard import RequestFacts
+    from mtpd.errors import MtpdError
     from mtpd.types import GateResult, Verdict
     from mtpd.views import MeasurementView
     from tuner.design import Cell, Design
     from tuner.power import Energy
-    from tuner.types import Arm
+    from tuner.types import Arm, Residency
 
 __all__ = [
     "Calibrator",
@@ -258,20 +260,25 @@ class _Run:
     async def arm(self, asked: Ask) -> None:
         """Start an arm once and run its cells; its failure is told, not raised."""
         self._report(f"starting {asked.arm}")
-        started = failure = None
+        started = failed = None
         try:
             started = await self.hold.start(asked.arm)
             await self._cells(asked, started)
         except (BinaryError, EngineError, UpstreamError) as error:
             log.warning("calibration.arm_failed", arm=str(asked.arm), reason=str(error))
-            failure = str(error)
-        self.history = self.history.started(self._start(asked.arm, started, failure))
+            failed = error
+        self.history = self.history.started(self._start(asked.arm, started, failed))
 
-    def _start(self, arm: Arm, started: Started | None, failure: str | None) -> Start:
+    def _start(self, arm: Arm, started: Started | None, failed: MtpdError | None) -> Start:
         """One row per engine start, with its verdict also where it died in mid-cell."""
         number = len(self.history.starts)
+        failure = None if failed is None else str(failed)
         if started is None:
-            return _failed(arm, number, failure)
+            residency: Residency = Unknown("the engine did not become ready")
+            if isinstance(failed, MisfitError):  # known from an earlier start
+                residency = failed.verdict.residency
+            name = f"not-started-{number}"
+            return Start(arm=arm, start_id=name, residency=residency, failure=failure)
         start_id = started.start_id
         if any(known.start_id == start_id for known in self.history.starts):
             # The same process was asked again; an attempt that does not count would never end.
@@ -387,12 +394,3 @@ def _counted(before: SpecCounters | Absent, after: SpecCounters | Absent) -> Spe
     if isinstance(before, Absent):
         return before
     return after if isinstance(after, Absent) else prom.delta(before, after)
-
-
-def _failed(arm: Arm, number: int, why: str | None) -> Start:
-    return Start(
-        arm=arm,
-        start_id=f"not-started-{number}",
-        residency=Unknown("the engine did not become ready"),
-        failure=why,
-    )

@@ -45,6 +45,7 @@ def test_looks_within_a_minute_count_as_one() -> None:
         [14_000] * 5 + [14_500] * 35,  # one long prompt
         [14_000 + minute for minute in range(40)],  # 10 MiB in ten minutes
         [14_000 + 100 * (minute % 2) for minute in range(40)],
+        [14_000 + 20 * minute - 60 * (minute % 5 == 4) for minute in range(40)],  # gives back
         [14_000 + 20 * minute if minute % 5 else None for minute in range(40)],
         [14_000 + 20 * minute for minute in range(10)],
     ],
