@@ -18,9 +18,28 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from mtpd.gpu.views import FieldView, ReadingView
+    from mtpd.gpu.views import FieldView, HostView, ReadingView
 
 __all__ = ["device_report", "gpu"]
+
+_NAMES = {
+    "vram_total_bytes": "memory, total",
+    "vram_used_bytes": "memory, used",
+    "gtt_used_bytes": "mapped of host",
+    "edge_c": "edge",
+    "junction_c": "junction",
+    "memory_c": "memory, temperature",
+    "power_w": "power",
+    "power_cap_w": "power cap",
+    "energy_j": "energy",
+    "busy_percent": "busy",
+    "memory_busy_percent": "memory, busy",
+    "core_mhz": "clock",
+    "memory_mhz": "memory, clock",
+    "throttle": "throttled by",
+    "ecc_uncorrectable": "memory errors",
+}
+"""What people call the fields."""
 
 
 @click.command()
@@ -44,7 +63,7 @@ def device_report(devices: Sequence[DeviceView], *, sources: bool = False) -> Gr
     """
     parts: list[RenderableType] = []
     for one in devices:
-        parts += [_head(one), _fields(one), *_processes(one)]
+        parts += [_head(one), *_fields(one), *_processes(one)]
         if sources:
             parts += _refusals(one.fields)
     return Group(*parts)
@@ -66,27 +85,39 @@ def _head(one: DeviceView) -> RenderableType:
             f"{number(limits.min_w, 0)} to {limits.max_w:.0f} W, {number(limits.default_w, 0)} W "
             "after a reset",
         )
-    line(made, "idle power", _text(one.idle_w, "W"))
+    if one.vendor != "cpu":
+        line(made, "idle power", _text(one.idle_w, "W"))
+    if one.host is not None:
+        line(made, "host", _host(one.host))
     return made
 
 
-def _fields(one: DeviceView) -> RenderableType:
+def _host(host: HostView) -> str:
+    parts = [f"{size(host.available_bytes)} of {size(host.total_bytes)} available"]
+    if host.cgroup_bytes.value is not None:
+        parts.append(f"{size(int(host.cgroup_bytes.value))} left by its control groups")
+    if host.oom_kills.value:
+        parts.append(f"killed for memory: {host.oom_kills.value:.0f}")
+    return ", ".join(parts)
+
+
+def _fields(one: DeviceView) -> list[RenderableType]:
+    if not any(field.source for field in one.fields):
+        reasons = dict.fromkeys(field.reason or "" for field in one.fields)
+        return [cell(f"nothing can be read: {'; '.join(reasons)}")] if reasons else []
     made = table("")
     made.add_column("field")
     made.add_column("value", justify="right")
     made.add_column("from")
     made.add_column("why not", overflow="fold")
     for field in one.fields:
-        words = " + ".join(field.words)
-        value = words or _amount(field.value, field.unit)
-        name = field.name.removesuffix("_" + field.name.rpartition("_")[2]) if field.unit else ""
         made.add_row(
-            cell((name or field.name).replace("_", " ")),
-            cell(value),
+            cell(_NAMES.get(field.name, field.name.replace("_", " "))),
+            cell(" + ".join(field.words) or _amount(field.value, field.unit)),
             cell(field.source or ""),
             cell(field.reason or ""),
         )
-    return finished(made)
+    return [finished(made)]
 
 
 def _processes(one: DeviceView) -> list[RenderableType]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtpd.calibrate import Calibrator
 from mtpd.control.gates import Gates
 from mtpd.gpu.collector import DeviceCollector
+from mtpd.gpu.host import HostProvider
+from mtpd.gpu.rapl import PackageEnergy
 from mtpd.gpu.sampler import Sampler
-from mtpd.gpu.views import view
+from mtpd.gpu.views import host_view, view
 from mtpd.gpu.worker import TelemetryThread
+from mtpd.types import Absent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
     from mtpd.config.model import HardwareProfile, Workload
     from mtpd.events import Event
     from mtpd.gpu.card import Card
-    from mtpd.gpu.views import DeviceView
+    from mtpd.gpu.views import DeviceView, HostView
 
 __all__ = ["Telemetry"]
 
@@ -32,6 +36,7 @@ class Telemetry:
         clock: Dates the readings.
         publish: Takes the events.
         serving: Whether an engine runs.
+        machine: Where ``sys`` and ``proc`` of the machine lie.
 
     Attributes:
         sampler: Reads it.
@@ -47,10 +52,12 @@ class Telemetry:
         clock: Clock,
         publish: Callable[[Event], object],
         serving: Callable[[], bool],
+        machine: Path = Path("/"),
     ) -> None:
         self._card = card
         self._clock = clock
         self._thread = TelemetryThread()
+        self._memory, self._energy = HostProvider(machine), PackageEnergy(machine)
         self._wanted_w = None if hardware is None else hardware.power_cap_w
         self.sampler = Sampler(
             provider=card.provider,
@@ -77,13 +84,18 @@ class Telemetry:
 
     async def devices(self) -> tuple[DeviceView, ...]:
         """Every device as the API shows it, with a fresh reading."""
+        host = await self._thread.ask(self._host)
         shown = await view(
             self._card.device,
             self.sampler,
             sources=tuple(self._card.provider.name.split("+")),
             wanted_w=self._wanted_w,
+            host=None if isinstance(host, Absent) else host,
         )
         return (shown,)
+
+    def _host(self) -> HostView:
+        return host_view(self._memory.memory(), self._energy.read())
 
     def close(self) -> None:
         """End the thread, and give back what the sources hold open."""

@@ -11,6 +11,7 @@ from tuner.power import Throttle
 
 if TYPE_CHECKING:
     from mtpd.gpu.base import Device, PowerCap
+    from mtpd.gpu.host import HostMemory
     from mtpd.gpu.layered import FieldSources
     from mtpd.gpu.sampler import Sampler
     from mtpd.types import ProcessMemory, Reading
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 __all__ = [
     "DeviceView",
     "FieldView",
+    "HostView",
     "PowerCapView",
     "ProcessView",
     "ReadingView",
     "RefusalView",
+    "host_view",
     "view",
 ]
 
@@ -32,7 +35,7 @@ _UNITS: Final = {
     "j": "J",
     "mhz": "MHz",
     "percent": "%",
-    "uncorrectable": "errors",
+    "uncorrectable": "",
 }
 
 
@@ -70,7 +73,7 @@ class FieldView:
 
     Attributes:
         name: As in docs/gpu.md.
-        unit: bytes, °C, W, J, MHz, %, errors, or "" for words.
+        unit: bytes, °C, W, J, MHz, %, or "" for words and counts.
         value: None where it is not known or does not apply.
         words: In place of a value: the reasons of throttling.
         source: Who answered, or None.
@@ -122,6 +125,27 @@ class ProcessView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostView:
+    """The machine's own memory, which engines without a card and spilled layers use.
+
+    Attributes:
+        total_bytes: Built in.
+        available_bytes: What the kernel could give without swapping.
+        budget_bytes: What an engine may take: no more than the control groups allow.
+        cgroup_bytes: What they still allow; a reason where nothing limits them.
+        oom_kills: Processes that were killed for memory so far.
+        package_energy_j: Joules of the processor since the first look, never a card's.
+    """
+
+    total_bytes: int
+    available_bytes: int
+    budget_bytes: int
+    cgroup_bytes: ReadingView
+    oom_kills: ReadingView
+    package_energy_j: ReadingView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceView:
     """A device with its newest reading.
 
@@ -141,6 +165,7 @@ class DeviceView:
         power_cap: The cap and how far it is trusted.
         processes: Who holds its memory.
         processes_reason: Why nobody can be listed, or None.
+        host: The machine around it; None where it cannot be read now.
     """
 
     device: str
@@ -158,10 +183,28 @@ class DeviceView:
     power_cap: PowerCapView
     processes: tuple[ProcessView, ...]
     processes_reason: str | None
+    host: HostView | None
+
+
+def host_view(memory: HostMemory, energy: Value[float] | Absent) -> HostView:
+    """The machine's memory as the API shows it."""
+    return HostView(
+        total_bytes=memory.total_bytes,
+        available_bytes=memory.available_bytes,
+        budget_bytes=memory.budget_bytes,
+        cgroup_bytes=_reading(memory.cgroup_bytes),
+        oom_kills=_reading(memory.oom_kills),
+        package_energy_j=_reading(energy),
+    )
 
 
 async def view(
-    device: Device, sampler: Sampler, *, sources: tuple[str, ...], wanted_w: float | None
+    device: Device,
+    sampler: Sampler,
+    *,
+    sources: tuple[str, ...],
+    wanted_w: float | None,
+    host: HostView | None,
 ) -> DeviceView:
     """Read a device anew, and show it.
 
@@ -170,6 +213,7 @@ async def view(
         sampler: Reads it.
         sources: Who is asked.
         wanted_w: The declared cap, or None.
+        host: The machine around it.
     """
     explained = await sampler.explain()
     cap = await sampler.power_cap()
@@ -192,6 +236,7 @@ async def view(
         if isinstance(processes, Absent)
         else tuple(_process(one) for one in processes),
         processes_reason=processes.reason if isinstance(processes, Absent) else None,
+        host=host,
     )
 
 

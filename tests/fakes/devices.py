@@ -5,6 +5,7 @@ from __future__ import annotations
 from mtpd.gpu.views import (
     DeviceView,
     FieldView,
+    HostView,
     PowerCapView,
     ProcessView,
     ReadingView,
@@ -60,7 +61,7 @@ def card() -> DeviceView:
             field("energy_j", None, "J", reason="the driver of this card has no energy counter"),
             field("busy_percent", 99.5, "%"),
             field("throttle", None, "", words=("power",)),
-            field("ecc_uncorrectable", 0.0, "errors"),
+            field("ecc_uncorrectable", 0.0, ""),
         ),
         power_cap=PowerCapView(
             state="observed",
@@ -81,4 +82,12 @@ def card() -> DeviceView:
             ),
         ),
         processes_reason=None,
+        host=HostView(
+            total_bytes=24_105 * MIB,
+            available_bytes=19_456 * MIB,
+            budget_bytes=12_000 * MIB,
+            cgroup_bytes=ReadingView(value=12_000 * MIB, source="cgroup", reason=None),
+            oom_kills=ReadingView(value=1.0, source="cgroup", reason=None),
+            package_energy_j=NOTHING_SAID,
+        ),
     )

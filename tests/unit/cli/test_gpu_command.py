@@ -46,6 +46,18 @@ def test_who_cannot_be_seen_is_not_nobody() -> None:
     assert "no process is seen" in _drawn(dataclasses.replace(unseen, processes_reason=None))
 
 
+def test_a_machine_without_a_card_says_so_once() -> None:
+    fields = tuple(
+        dataclasses.replace(one, value=None, words=(), source=None, reason="there is no GPU")
+        for one in devices.card().fields
+    )
+    text = _drawn(
+        dataclasses.replace(devices.card(), vendor="cpu", device="host", fields=fields, host=None)
+    )
+    assert text.count("there is no GPU") == 1
+    assert "idle power" not in text
+
+
 def test_a_card_that_hangs_has_no_numbers() -> None:
     silent = dataclasses.replace(
         devices.card(), state="stale", reason="the driver hangs", fields=(), processes=()

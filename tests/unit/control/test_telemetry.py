@@ -44,6 +44,7 @@ def watch() -> Iterator[Callable[[sysfs.Tree | None], Telemetry]]:
                 clock=FakeClock(),
                 publish=lambda _event: None,
                 serving=lambda: True,
+                machine=Path("/") if tree is None else tree.root,
             )
         )
         return made[-1]
@@ -84,6 +85,23 @@ async def test_a_card_is_shown_with_sources_cap_and_holders(
     assert (device.power_cap.state, device.power_cap.wanted_w) == ("declared", 150.0)
     (holder,) = device.processes
     assert (holder.pid, holder.vram.value, holder.vram.source) == (4242, 14_680 * MIB, "kfd")
+
+
+async def test_the_machine_around_a_card_is_shown(
+    tmp_path: Path, watch: Callable[[sysfs.Tree | None], Telemetry]
+) -> None:
+    tree = sysfs.build(tmp_path, "idle")
+    tree.write("sys/fs/cgroup/memory.max", "2000\n")
+    tree.write("sys/fs/cgroup/memory.current", "500\n")
+    tree.write("sys/class/powercap/intel-rapl:0/name", "package-0\n")
+    tree.write("sys/class/powercap/intel-rapl:0/energy_uj", "7\n")
+    tree.write("sys/class/powercap/intel-rapl:0/max_energy_range_uj", "100\n")
+    host = (await _shown(watch(tree))).host
+    assert host is not None
+    assert 0 < host.available_bytes <= host.total_bytes
+    assert host.budget_bytes == host.cgroup_bytes.value == 1500
+    assert (host.package_energy_j.value, host.package_energy_j.source) == (0.0, "cpu_package")
+    assert host.oom_kills.reason == "no control group counts them"
 
 
 async def test_a_card_that_is_gone_has_reasons_and_no_numbers(
