@@ -94,6 +94,7 @@ def fingerprint(
     driver: str | None,
     power_cap_w: float | None,
     threads: int | None,
+    gate: str | None = None,
 ) -> Fingerprint:
     """Collect everything that a result of this profile depends on except the depth.
 
@@ -107,7 +108,10 @@ def fingerprint(
         driver: Driver version, or None where none applies.
         power_cap_w: Cap in force, or None where none applies.
         threads: Engine threads where the profile names none.
+        gate: How it is judged that a card is cool, where it is not by a temperature: a
+            card at rest at 60 degrees is no card at 44.
     """
+    cool = {} if gate is None else {"gate": gate}
     return Fingerprint(
         {
             "context": profile.context,
@@ -118,6 +122,7 @@ def fingerprint(
             "driver": driver,
             "engine": binary.digest,
             "flags": list(flags),
+            **cool,
             "kv_type": profile.kv_type,
             "model_file": str(model_file),
             "power_cap_w": None if power_cap_w is None else float(power_cap_w),

@@ -128,7 +128,12 @@ class LaunchPlanner:
             driver=self._driver,
             power_cap_w=self._power_cap_w,
             threads=self._config.engine.threads,
+            gate=self._gate(),
         )
+
+    def _gate(self) -> str | None:
+        hardware = self._config.hardware if self._device_present else None
+        return None if hardware is None or hardware.gate == "absolute" else hardware.gate
 
     @staticmethod
     def files(profile: Profile) -> tuple[tuple[int, int] | None, ...]:

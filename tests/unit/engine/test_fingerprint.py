@@ -43,6 +43,7 @@ def make(
     driver: str | None = "6.10.5",
     power_cap_w: float | None = 225.0,
     threads: int | None = None,
+    gate: str | None = None,
 ) -> Fingerprint:
     return fingerprint(
         binary=binary,
@@ -54,6 +55,7 @@ def make(
         driver=driver,
         power_cap_w=power_cap_w,
         threads=threads,
+        gate=gate,
     )
 
 
@@ -68,6 +70,7 @@ def test_the_digest_is_the_sha256_of_the_sorted_json_of_the_named_fields() -> No
     ("other", "difference"),
     [
         (make(power_cap_w=150.0), "power cap 225 W -> 150 W"),
+        (make(gate="relative"), "gate none -> relative"),
         (make(power_cap_w=None), "power cap 225 W -> none"),
         (make(driver="6.12"), "driver 6.10.5 -> 6.12"),
         (make(device="host"), "device 0000:03:00.0 -> host"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mtpd.config.data import bundled_model
+from mtpd.config.load import load
 from mtpd.config.model import DrafterConfig, Offload
 from mtpd.engine.launch import LaunchPlanner
 from mtpd.errors import BinaryError, EngineError
@@ -59,9 +60,8 @@ class Bench:
             "free_port": lambda: 4711,
         }
         return LaunchPlanner(
-            config=config(which or self.profile(), threads=threads),
             binary=binary,
-            **{**plain, **changes},
+            **{"config": config(which or self.profile(), threads=threads), **plain, **changes},
         )
 
     def digest(self, which: Profile | None = None, **changes: Any) -> str:
@@ -262,6 +262,28 @@ def test_what_a_result_depends_on_changes_the_fingerprint(
     bench: Bench, change: Callable[[Bench], str]
 ) -> None:
     assert change(bench) != bench.digest()
+
+
+@pytest.mark.parametrize(
+    ("gate", "on_card", "differs"),
+    [("absolute", True, False), ("relative", True, True), ("relative", False, False)],
+)
+def test_a_gate_without_a_temperature_changes_the_fingerprint_of_a_card(
+    bench: Bench,
+    gate: str,
+    on_card: bool,  # noqa: FBT001
+    differs: bool,  # noqa: FBT001
+) -> None:
+    which = bench.profile()
+    hardware = load(None, overrides={"budget.hardware": "gfx906-16g-150w"}).hardware
+    assert hardware is not None
+    planner = bench.planner(
+        which,
+        device_present=on_card,
+        config=replace(config(which), hardware=replace(hardware, gate=gate)),
+    )
+    same = bench.planner(which, device_present=on_card).fingerprint(which)
+    assert (planner.fingerprint(which).digest != same.digest) == differs
 
 
 def test_the_file_changes_the_fingerprint_by_its_time_alone(bench: Bench) -> None:
