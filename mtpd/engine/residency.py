@@ -21,7 +21,7 @@ Rules, each from facts/gpu.md section 5.3 or facts/real_gpu_27b.md:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from mtpd.engine.memory_look import MemoryLook, fell, grown, moved_out, pinned_now, taken
 from mtpd.types import Confidence, Evidence, Verdict
@@ -145,6 +145,8 @@ def _severity(residency: Residency) -> int:
             return 2
         case Evicted():
             return 3
+        case _:
+            assert_never(residency)
 
 
 # What the counters of the card say ----------------------------------------------------

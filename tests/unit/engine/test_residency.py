@@ -7,7 +7,7 @@ import pytest
 
 from mtpd.engine.evidence import EvidenceCollector
 from mtpd.engine.evidence_load import BufferSums
-from mtpd.engine.memory_look import MemoryLook, moved_out, taken
+from mtpd.engine.memory_look import MemoryLook, holders, moved_out, taken
 from mtpd.engine.residency import Rate, Witnesses, conclude, rejudge
 from mtpd.types import Absent, Confidence, Evidence, NotApplicable, ProcessMemory, Value, Verdict
 from mtpd.units import MIB
@@ -367,3 +367,14 @@ def test_a_process_of_the_engine_that_is_not_counted_makes_the_sum_unknown() -> 
     now = replace(look(None, processes=(process(14_054), replace(blind, pid=2))))
     now = replace(now, engine=frozenset({PID, 2}))
     assert taken(look(None), now) == "permission denied"
+
+
+def test_holders_are_named_largest_first_and_what_nobody_owns_is_said() -> None:
+    small, large = process(300, pid=2), process(9_000, pid=3)
+    tiny = replace(process(1, pid=4), vram_bytes=Value(4096, "kfd"))
+    clients = (small, large, tiny, replace(process(7, pid=5), vram_bytes=ABSENT))
+    assert holders(look(10_000, processes=clients)) == (
+        "3 llama-server 9000 MiB; 2 llama-server 300 MiB; 700 MiB that no visible process owns"
+    )
+    assert holders(look(None, processes=(small,))) == "2 llama-server 300 MiB"
+    assert holders(look(None, processes=())) == "no visible process holds any"

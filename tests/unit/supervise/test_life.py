@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mtpd.supervise.life import Life
-from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint
+from mtpd.types import Command, EngineKey, FailureClass, LaunchPlan, UnixEndpoint
 from mtpd.units import HOST, DeviceKey, EngineId
 from tuner.types import Arm
 
@@ -63,3 +63,47 @@ def test_the_evidence_is_found_inside_a_flood(corpus: Path) -> None:
     one.output.feed(2, (corpus / "logs" / "b11434_start_cpu_lv4.log").read_bytes())
     one.output.feed(2, flood)
     assert one.judge().label == "host"
+
+
+USING = (
+    b"0.01.737.271 I llama_prepare_model_devices: using device ROCm0 (MI50) (%s) - 16000 MiB free\n"
+)
+CARD = DeviceKey("0000:03:00.0")
+
+
+@pytest.mark.parametrize(
+    ("device", "said", "refused"),
+    [
+        (CARD, b"0000:0a:00.0", True),
+        (CARD, b"0000:03:00.0", False),
+        (CARD, b"unknown id", False),
+        (HOST, b"0000:0a:00.0", False),
+    ],
+)
+def test_an_engine_on_another_card_than_the_planned_one_is_refused_while_it_loads(
+    device: DeviceKey, said: bytes, *, refused: bool
+) -> None:
+    one = life(device)
+    one.output.feed(2, USING % said)
+    assert one.refused.is_set() is refused
+    if refused:
+        assert one.refusal.failure is FailureClass.CONFIG
+        assert "0000:0a:00.0, it was to use 0000:03:00.0" in one.refusal.reason
+
+
+def test_the_speed_of_an_engine_is_the_median_of_its_latest_long_replies() -> None:
+    one = life(HOST)
+    assert one.decode_tps is None
+    head = "0.01.737.271 I slot print_timing: id  0 | task 7 |        eval time = "
+    for ms, tokens in ((100.0, 4), (0.0, 64), (1000.0, 50), (1000.0, 40), (1000.0, 500)):
+        line = f"{head}{ms:10.2f} ms / {tokens:5} tokens (    1.00 ms per token,     1.00 tokens"
+        one.output.feed(2, f"{line} per second)\n".encode())
+    assert one.decode_tps == pytest.approx(50.0)
+
+
+def test_a_lost_card_is_heard_in_the_engines_own_words() -> None:
+    one = life(CARD)
+    line = "0.01.737.271 E srv  update_slots: decode() failed: vk::Queue::submit: ErrorDeviceLost"
+    one.output.feed(2, f"{line}\n".encode())
+    assert one.lost.is_set()
+    assert one.lost_line == line
