@@ -50,19 +50,29 @@ class StepPoint:
     weight: float = 1.0
 
 
+_LARGEST = 100.0
+"""Of a row cost; on a processor it is about 1."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCost:
     """A row cost known beforehand.
 
     Attributes:
-        c: Cost of one verification row as a share of a plain step.
-        sd: Its standard deviation.
+        c: Cost of one verification row as a share of a plain step, 0 to 100.
+        sd: Its standard deviation, 0 to 100.
         source: Where it comes from, for sentences.
     """
 
     c: float
     sd: float
     source: str
+
+    def __post_init__(self) -> None:
+        """Refuse what no posterior can start from."""
+        if not (0 <= self.c <= _LARGEST and 0 <= self.sd <= _LARGEST):
+            msg = f"no row costs {self.c} of a step with a deviation of {self.sd}"
+            raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

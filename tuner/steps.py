@@ -37,6 +37,9 @@ _ROW_COST = 0.38
 _ROW_COST_SD = 0.12
 """Row cost where nothing is known of the card; TUNER.md 3.4."""
 
+_LEAST_ROW_COST_SD = 1e-3
+"""No row cost is known better, not even one that was printed without an error."""
+
 _IRREGULAR = 0.15
 """Deviation of one row's cost from the mean, as a share of it; TUNER.md 3.2."""
 
@@ -44,6 +47,8 @@ _LEAST_IRREGULAR = 0.03
 _DRAFT_SHARE = 0.175
 _DRAFT_SHARE_SD = 0.08
 """Share of a row that drafts its token; TUNER.md 3.3 infers about 15 %."""
+_LEAST_DRAFT_SD = 0.003
+"""Where a row costs next to nothing: a tenth of what it is on the studies' cards."""
 
 _CATCH_UP = 0.5
 _CATCH_UP_SD = 0.5
@@ -177,8 +182,12 @@ def _prior(
     irregular = max(_IRREGULAR * abs(point[_C]), _LEAST_IRREGULAR)
     return [
         Reading({_LEVEL: 1.0}, level, _FLAT_SD),
-        Reading({_C: 1.0}, cost, cost_sd),
-        Reading({_DRAFT: 1.0, _C: -_DRAFT_SHARE}, 0.0, _DRAFT_SHARE_SD * max(cost, point[_C])),
+        Reading({_C: 1.0}, cost, max(cost_sd, _LEAST_ROW_COST_SD)),
+        Reading(
+            {_DRAFT: 1.0, _C: -_DRAFT_SHARE},
+            0.0,
+            max(_DRAFT_SHARE_SD * max(cost, point[_C]), _LEAST_DRAFT_SD),
+        ),
         Reading(
             {_CATCH: 1.0, _DRAFT: -_CATCH_UP},
             0.0,

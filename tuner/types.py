@@ -7,6 +7,7 @@ meaning, or ``Unknown(reason)``), never zero.
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 __all__ = [
@@ -216,7 +217,7 @@ class ShortStep:
         if not 0 <= self.rows <= self.arm.depth:
             msg = f"{self.arm} cannot verify {self.rows} draft tokens in a step"
             raise ValueError(msg)
-        if self.step_s <= 0:
+        if not 0 < self.step_s < math.inf:
             msg = f"a step takes time, got {self.step_s} s"
             raise ValueError(msg)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from mtpd.control.checked import check
 from mtpd.control.deciding import DepthInputs, Member, PoolInputs
 from mtpd.errors import StoreError
 from mtpd.store import rows
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from tuner.types import Decision, Observation
 
 __all__ = ["decode_inputs", "difference", "encode_inputs", "history_of"]
+
+Decoded = TypeVar("Decoded", DepthInputs, PoolInputs)
 
 NOT_RECORDED = "the inputs of this decision were not recorded then"
 
@@ -54,9 +57,9 @@ def decode_inputs(
     found: dict[str, Any] = dict(inputs)
     try:
         if "history" in found:
-            return _depth(found, observations)
-        return _pool(found, observations) if "members" in found else Absent(NOT_RECORDED)
-    except (KeyError, TypeError, ValueError, StoreError) as problem:
+            return _checked(_depth(found, observations))
+        return _checked(_pool(found, observations)) if "members" in found else Absent(NOT_RECORDED)
+    except (AttributeError, KeyError, TypeError, ValueError, StoreError) as problem:
         return Absent(f"the recorded inputs cannot be read: {problem!r}")
 
 
@@ -87,6 +90,11 @@ def difference(recorded: DecisionView, again: Decision) -> str | None:
         return None
     what = " and ".join(differing)
     return f"taken again, the decision differs in its {what}: {again.reason}"
+
+
+def _checked(inputs: Decoded) -> Decoded:
+    check(inputs, type(inputs))
+    return inputs
 
 
 def _view(arm: Arm | None) -> ArmView | None:
@@ -175,13 +183,17 @@ def _pool(found: Mapping[str, Any], observations: Sequence[Observation]) -> Pool
 def _member(found: Mapping[str, Any], observations: Sequence[Observation]) -> Member:
     arm = _arm(found["arm"])
     own = [one for one in observations if one.arm.profile == arm.profile]
+    told = _history(found["history"], own)
+    if arm not in {one.arm for one in told.observations} | {one.arm for one in told.starts}:
+        msg = f"nothing was told about {arm}"
+        raise ValueError(msg)
     return Member(
         arm=arm,
         quality=_quality(found["quality"]),
         tags=frozenset(found["tags"]),
         context_tokens=found["context_tokens"],
         memory_bytes=found["memory_bytes"],
-        history=_history(found["history"], own),
+        history=told,
     )
 
 

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mtpd.control.deciding import DepthInputs
+from mtpd.control.explain import explanation
 from mtpd.control.recorded import decode_inputs, encode_inputs
 from mtpd.types import Absent
+from tests.fakes.values import decision_view
 from tests.unit.control.made import arm
 from tests.unit.control.test_recorded import DEPTH, POOL
 from tuner.cost import RowCost
@@ -29,6 +31,7 @@ from tuner.types import (
 )
 
 POSITIVE = st.floats(min_value=1e-9, max_value=1e9)
+SHARE = st.floats(min_value=0.0, max_value=100.0)
 COUNT = st.integers(0, 2**53)
 ARMS = st.builds(arm, st.text(min_size=1), st.integers(0, 5), st.just(0.0))
 
@@ -73,7 +76,7 @@ INPUTS = st.builds(
     incumbent=st.none() | ARMS,
     memory_bytes=st.dictionaries(ARMS, COUNT, max_size=3),
     deepest=st.none() | COUNT,
-    row_cost=st.none() | st.builds(RowCost, c=POSITIVE, sd=POSITIVE, source=st.text()),
+    row_cost=st.none() | st.builds(RowCost, c=SHARE, sd=SHARE, source=st.text()),
     arms=st.lists(ARMS, max_size=4).map(tuple),
     workloads=st.lists(st.builds(WorkloadPlan, name=st.text(), prompts=COUNT), max_size=2).map(
         tuple
@@ -89,7 +92,7 @@ INPUTS = st.builds(
     ),
 )
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    st.none() | st.booleans() | st.integers(-9, 99) | st.floats() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
     max_leaves=5,
 )
@@ -107,9 +110,12 @@ def test_no_damage_to_the_column_raises(inputs: Any, data: st.DataObject) -> Non
     found: Any = json.loads(json.dumps(encode_inputs(inputs)))
     _damage(found, data)
 
-    decoded = decode_inputs(found, ())
+    told = inputs.history if isinstance(inputs, DepthInputs) else inputs.members[0].history
+    decoded = decode_inputs(found, told.observations)
 
     assert isinstance(decoded, Absent | type(inputs))
+    shown = explanation(decision_view(), (), told.observations, found)
+    assert (shown.replay.state == "not_recorded") == isinstance(decoded, Absent)
 
 
 def _damage(found: Any, data: st.DataObject) -> None:

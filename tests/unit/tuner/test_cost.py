@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import math
 import random
 import statistics
 
 import pytest
 
-from tuner.cost import CostFit, StepPoint, fit_cost, implied_row_cost
+from tuner.cost import CostFit, RowCost, StepPoint, fit_cost, implied_row_cost
 from tuner.types import Unknown
 
 MLX_SERVE = ((1, 25.41), (2, 31.18), (3, 35.70), (4, 41.33), (6, 53.58))
@@ -64,3 +65,11 @@ def test_a_line_through_a_negative_start_is_refused() -> None:
 
 def test_a_speed_equal_to_the_tokens_per_step_costs_nothing() -> None:
     assert implied_row_cost(10.0, (0.5,), 15.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("c", "sd"), [(-0.1, 0.1), (math.nan, 0.1), (101.0, 0.1), (0.4, -0.1), (0.4, math.inf)]
+)
+def test_a_row_cost_that_no_card_has_is_refused(c: float, sd: float) -> None:
+    with pytest.raises(ValueError, match="no row costs"):
+        RowCost(c=c, sd=sd, source="a typing error")

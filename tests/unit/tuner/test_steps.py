@@ -250,3 +250,10 @@ def test_a_drafter_that_stops_at_the_limit_drafts_no_more_than_it_verifies() -> 
     mtp, other = (log_ratio(step_times([one], 2), 2, 1)[0] for one in (early, model))
     truth = math.log(1.835 / 1.435)
     assert abs(other - truth) < 0.004 < abs(mtp - truth)
+
+
+def test_a_row_that_costs_nothing_is_a_row_cost_like_any_other() -> None:
+    free = RowCost(c=0.0, sd=0.0, source="this card")
+    known = step_times([steady(2, 0.03)], 2, free)
+    assert known.mean[2] == pytest.approx(math.log(0.03), abs=0.01)
+    assert abs(known.row_cost) < 0.02

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tests.unit.tuner.machine import Machine, arm
@@ -51,7 +53,12 @@ def test_intervals_that_touch_overlap() -> None:
 
 @pytest.mark.parametrize(
     ("depth", "rows", "step_s", "word"),
-    [(2, 3, 0.03, "m@2 cannot verify 3"), (2, -1, 0.03, "-1"), (2, 1, 0.0, "takes time")],
+    [
+        (2, 3, 0.03, "m@2 cannot verify 3"),
+        (2, -1, 0.03, "-1"),
+        (2, 1, 0.0, "takes time"),
+        (2, 1, math.nan, "takes time"),
+    ],
 )
 def test_a_short_step_verifies_what_its_engine_drafts_and_takes_time(
     depth: int, rows: int, step_s: float, word: str
