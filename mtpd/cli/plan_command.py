@@ -151,6 +151,8 @@ def _planned(loaded: Config, model: str, depth: int | None, *, forecast: bool) -
         if binary.unix_socket
         else TcpEndpoint("127.0.0.1", 8081, _KEY_PLACEHOLDER)
     )
+    memory = _memory(loaded, profile, chosen, binary, forecast=forecast)
+    wanted = next((one for one in memory.depths if one.depth == chosen), None)
     command = build(
         binary=binary,
         profile=profile,
@@ -160,6 +162,7 @@ def _planned(loaded: Config, model: str, depth: int | None, *, forecast: bool) -
         device_present=binary.kind == "external" and detect().has_gpu,
         home=str(directories.cache / "engine"),
         headroom_mib=loaded.budget.headroom_mib,
+        fits=not memory.forecast and wanted is not None and wanted.verdict == "fits",
         extra_env=loaded.engine.extra_env,
         instance="plan",
     )
@@ -171,7 +174,7 @@ def _planned(loaded: Config, model: str, depth: int | None, *, forecast: bool) -
         reason=reason,
         endpoint=endpoint,
         command=command,
-        memory=_memory(loaded, profile, chosen, binary, forecast=forecast),
+        memory=memory,
         warnings=missing + engine_warnings(loaded, binary) + system_warnings(),
     )
 

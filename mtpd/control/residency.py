@@ -79,7 +79,7 @@ class Residencies:
         Raises:
             MtpdError: See ``LaunchPlanner.plan``.
         """
-        plan = self._planner.plan(arm)
+        plan = self._planner.plan(arm, fits=self._memory.certain(arm))
         if self.keeper is None:
             return plan
         return replace(plan, memory_bytes=self._memory.most_bytes(arm))

@@ -126,6 +126,14 @@ class DeviceBudget:
             self._kept = self._read()
         return self._kept
 
+    @property
+    def usable_bytes(self) -> int | None:
+        """What an engine may take, as last measured; None where that was not measured."""
+        kept = self._kept
+        if kept is None or kept.forecast or kept.free_bytes is None:
+            return None
+        return kept.free_bytes - kept.headroom_bytes
+
     def _read(self) -> Budget:
         reading = self._ask()
         total, used = reading.vram_total_bytes, reading.vram_used_bytes
@@ -229,6 +237,11 @@ class MemoryPlanner:
         if isinstance(plan, Unknown):
             return None
         return predict(shape.geometry, plan, shape.calibration).high
+
+    def certain(self, arm: Arm) -> bool:
+        """Whether an arm is certain to fit into what was measured to be free."""
+        most, usable = self.most_bytes(arm), self._budget.usable_bytes
+        return most is not None and usable is not None and most <= usable
 
     def _forecast(self, profile: Profile, *, alone: bool) -> MemoryForecast:
         return forecast_now(

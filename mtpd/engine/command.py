@@ -98,6 +98,7 @@ def build(
     device_present: bool,
     home: str,
     headroom_mib: int = 256,
+    fits: bool = False,
     extra_env: tuple[tuple[str, str], ...] = (),
     device_env: Mapping[str, str] = _NO_ENV,
     instance: str = "",
@@ -115,6 +116,8 @@ def build(
         home: Private directory for the engine's caches. ``home/config`` must exist and be
             empty, or stay absent: the engine reads options from files below it.
         headroom_mib: Device memory that the engine's own fit leaves free.
+        fits: Whether the arm is certain to fit, so that all layers go to the device and
+            the engine's fit has nothing to decide.
         extra_env: Device variables from the configuration.
         device_env: Variables that leave the engine one card only; left out where the
             configuration chooses devices itself, because the two would be counted within
@@ -136,6 +139,7 @@ def build(
         threads=threads,
         device_present=device_present,
         headroom_mib=headroom_mib,
+        fits=fits,
     )
     if arm.depth > 0:
         _speculation(words, profile, arm)
@@ -153,10 +157,12 @@ def effective_flags(
     threads: int | None,
     device_present: bool,
     headroom_mib: int = 256,
+    fits: bool = False,
 ) -> tuple[str, ...]:
     """The part of the command line that a result depends on, whatever the depth.
 
-    Belongs to the fingerprint. Files, addresses and the drafter are told apart elsewhere.
+    Belongs to the fingerprint, without ``fits``: how a resident arm came to be resident
+    changes no result. Files, addresses and the drafter are told apart elsewhere.
 
     Raises:
         BinaryError: The binary lacks a flag that the profile needs.
@@ -174,7 +180,7 @@ def effective_flags(
     _given(words, ("--threads", "-t"), count)
     _given(words, ("--seed", "-s"), profile.seed)
     _given(words, ("--device", "-dev"), profile.device)
-    _placement(words, profile, device_present=device_present, headroom_mib=headroom_mib)
+    _placement(words, profile, device_present=device_present, headroom_mib=headroom_mib, fits=fits)
     words.want(("--cache-ram", "-cram"), CACHE_RAM_MIB)
     words.want(("--ctx-checkpoints", "-ctxcp", "--swa-checkpoints"), CONTEXT_CHECKPOINTS)
     return tuple(words.words)
@@ -225,12 +231,15 @@ def _given(words: _Words, spellings: tuple[str, ...], value: object | None) -> N
         words.need(spellings, value)
 
 
-def _placement(words: _Words, profile: Profile, *, device_present: bool, headroom_mib: int) -> None:
+def _placement(
+    words: _Words, profile: Profile, *, device_present: bool, headroom_mib: int, fits: bool
+) -> None:
     """Decide who counts the layers.
 
     The engine's own fit keeps 1 GiB free by default and so evicts layers that would have
-    fitted; with ``fit = "auto"`` it is told the configured headroom instead. A number of
-    layers and its fit exclude each other.
+    fitted. With ``fit = "auto"`` it is switched off where the arm is certain to fit, because
+    it also counts what the drafter needs on top of its margin; else it is told the
+    configured headroom. A number of layers and its fit exclude each other.
     """
     fit, layers = ("--fit", "-fit"), ("--n-gpu-layers", "-ngl", "--gpu-layers")
     if profile.fit is Fit.ENGINE:
@@ -242,6 +251,9 @@ def _placement(words: _Words, profile: Profile, *, device_present: bool, headroo
         words.need(layers, count)
     elif not device_present:
         words.want(fit, "off")
+    elif fits:
+        words.want(fit, "off")
+        words.need(layers, ALL_LAYERS)
     elif {"--fit-target", "-fitt"} & words.binary.flags:
         words.need(("--fit-target", "-fitt"), headroom_mib)
     else:

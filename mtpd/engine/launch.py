@@ -74,8 +74,12 @@ class LaunchPlanner:
         self._device_env = device_env or {}
         self._headers: dict[tuple[str, int, int], str] = {}
 
-    def plan(self, arm: Arm) -> LaunchPlan:
+    def plan(self, arm: Arm, *, fits: bool = False) -> LaunchPlan:
         """Plan one start; every plan has an endpoint of its own.
+
+        Args:
+            arm: What to start.
+            fits: Whether it is certain to fit into the device memory that is free.
 
         Raises:
             EngineError: The model file is missing or no whole GGUF.
@@ -96,6 +100,7 @@ class LaunchPlanner:
                 device_present=self._device_present,
                 home=str(self._home),
                 headroom_mib=self._config.budget.headroom_mib,
+                fits=fits,
                 extra_env=self._config.engine.extra_env,
                 device_env=self._device_env,
             ),

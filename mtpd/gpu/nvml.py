@@ -105,7 +105,7 @@ class NvmlProvider:
         if handle is None:
             return absent_everywhere(f"the device {key} is gone")
         nvml = self._nvml
-        total = self._bytes(lambda: self._memory(handle).total, 1)
+        total = self._bytes(lambda: self._clients_bytes(handle), 1)
         most = total.value if isinstance(total, Value) else MEMORY_MAX_BYTES
         reading = GpuReading(
             vram_total_bytes=total,
@@ -211,6 +211,11 @@ class NvmlProvider:
     def _memory(self, handle: Any) -> Any:
         # Version 1 counts the driver's reserve as used.
         return self._nvml.nvmlDeviceGetMemoryInfo(handle, self._nvml.nvmlMemory_v2)
+
+    def _clients_bytes(self, handle: Any) -> object:
+        """What clients can have: the driver's own reserve (0.6 GiB on an H200) is not free."""
+        memory = self._memory(handle)
+        return memory.total - memory.reserved
 
     def _memory_c(self, handle: Any) -> Reading[float]:
         def ask() -> object:

@@ -187,7 +187,7 @@ class FakeNvml:
     def nvmlDeviceGetMemoryInfo(self, handle: str, version: int) -> SimpleNamespace:  # noqa: N802 - the binding's name
         self._check("nvmlDeviceGetMemoryInfo")
         assert version == self.nvmlMemory_v2
-        return SimpleNamespace(total=150_754_820_096, used=self.used)
+        return SimpleNamespace(total=150_754_820_096, reserved=676_331_520, used=self.used)
 
     def nvmlDeviceSetPowerManagementLimit(self, handle: str, milliwatts: int) -> None:  # noqa: N802 - the binding's name
         self._check("nvmlDeviceSetPowerManagementLimit")

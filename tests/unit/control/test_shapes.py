@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mtpd.config.model import Fit
 from mtpd.control import memory
 from mtpd.control.memory import Budget
 from mtpd.control.printed import PrintedSums, calibration
@@ -26,7 +27,7 @@ from mtpd.units import DeviceKey
 from tests.fakes.big_model import write_27b
 from tests.unit.control.big import CARD, MIB, SHAPE, big
 from tests.unit.control.made import BINARY, config
-from tuner.memory import QWEN35_27B_B2, LoadPlan, assumed
+from tuner.memory import QWEN35_27B_B2, Fits, LoadPlan, assumed
 from tuner.types import Unknown
 
 if TYPE_CHECKING:
@@ -168,6 +169,24 @@ async def test_a_planner_reads_a_header_once_and_again_after_the_file_changed(
     assert isinstance((await planner.forecast(which)).shape, Unknown)
 
 
+async def test_a_depth_is_certain_only_where_it_fits_into_what_was_measured(
+    tmp_path: Path,
+) -> None:
+    which = big(model=str(write_27b(tmp_path / "b2.gguf")), fit=Fit.AUTO)
+    card = Card(15700)
+    planner = planner_of(which, tmp_path, card)
+    assert not planner.certain(which.arm(0)), "nothing was read yet"
+    found = await planner.forecast(which)
+    verdicts = [isinstance(one.verdict, Fits) for one in found.arms]
+    assert [planner.certain(one.arm) for one in found.arms] == verdicts
+    assert sorted(verdicts, reverse=True) == verdicts
+    assert set(verdicts) == {True, False}
+    silent = planner_of(which, tmp_path, Card(None))
+    described_only = await silent.forecast(which)
+    assert isinstance(described_only.arms[0].verdict, Fits)
+    assert not silent.certain(which.arm(0)), "the card is described, not measured"
+
+
 async def test_a_planner_is_calibrated_by_the_log_before_and_by_what_it_hears(
     tmp_path: Path,
 ) -> None:
@@ -188,11 +207,11 @@ def source(found: MemoryForecast) -> str:
     return found.shape.calibration.source
 
 
-def planner_of(which: Profile, folder: Path) -> MemoryPlanner:
+def planner_of(which: Profile, folder: Path, card: Card | None = None) -> MemoryPlanner:
     return MemoryPlanner(
         config=config(which),
         binary=BINARY,
-        budget=budget_of(Card(16368)),
+        budget=budget_of(card or Card(16368)),
         alone=lambda: True,
         log_of=lambda name: folder / f"{name}.log",
     )

@@ -55,6 +55,7 @@ def command(
     engine: EngineBinary = NEW,
     endpoint: Endpoint = SOCKET,
     device_present: bool = False,
+    fits: bool = False,
     extra_env: tuple[tuple[str, str], ...] = (),
 ) -> Command:
     return build(
@@ -66,6 +67,7 @@ def command(
         device_present=device_present,
         home="/cache/engine",
         headroom_mib=256,
+        fits=fits,
         extra_env=extra_env,
         instance="i1",
     )
@@ -102,25 +104,28 @@ def test_the_draft_cache_follows_the_main_one_although_the_engines_default_is_f1
 
 
 @pytest.mark.parametrize(
-    ("fit", "layers", "device", "words"),
+    ("fit", "layers", "device", "fits", "words"),
     [
-        (Fit.AUTO, None, True, ["--fit-target", "256"]),
-        (Fit.AUTO, None, False, ["--fit", "off"]),
-        (Fit.AUTO, 40, True, ["--fit", "off", "--n-gpu-layers", "40"]),
-        (Fit.OFF, None, True, ["--fit", "off", "--n-gpu-layers", "99"]),
-        (Fit.OFF, 40, True, ["--fit", "off", "--n-gpu-layers", "40"]),
-        (Fit.OFF, None, False, ["--fit", "off", "--n-gpu-layers", "99"]),
-        (Fit.ENGINE, None, True, []),
-        (Fit.ENGINE, 40, True, ["--n-gpu-layers", "40"]),
+        (Fit.AUTO, None, True, False, ["--fit-target", "256"]),
+        (Fit.AUTO, None, True, True, ["--fit", "off", "--n-gpu-layers", "99"]),
+        (Fit.AUTO, None, False, True, ["--fit", "off"]),
+        (Fit.AUTO, 40, True, True, ["--fit", "off", "--n-gpu-layers", "40"]),
+        (Fit.OFF, None, True, False, ["--fit", "off", "--n-gpu-layers", "99"]),
+        (Fit.OFF, 40, True, False, ["--fit", "off", "--n-gpu-layers", "40"]),
+        (Fit.OFF, None, False, False, ["--fit", "off", "--n-gpu-layers", "99"]),
+        (Fit.ENGINE, None, True, True, []),
+        (Fit.ENGINE, 40, True, True, ["--n-gpu-layers", "40"]),
     ],
 )
 def test_who_decides_the_layers(
     fit: Fit,
     layers: int | None,
     device: bool,  # noqa: FBT001 - a column of the table
+    fits: bool,  # noqa: FBT001 - a column of the table
     words: list[str],
 ) -> None:
-    argv = command(profile(fit=fit, n_gpu_layers=layers), device_present=device).argv
+    what = profile(fit=fit, n_gpu_layers=layers)
+    argv = command(what, device_present=device, fits=fits).argv
     options = {"--fit", "--fit-target", "--n-gpu-layers"}
     passed = [
         part

@@ -34,7 +34,7 @@ def _listed(found: tuple[ProcessMemory, ...] | Absent) -> tuple[ProcessMemory, .
 def test_every_field_is_read_in_its_unit() -> None:
     reading = NvmlProvider(module=FakeNvml()).read(KEY)
     assert {name: getattr(reading, name) for name in FIELDS} == {
-        "vram_total_bytes": _value(150_754_820_096),
+        "vram_total_bytes": _value(150_754_820_096 - 676_331_520),
         "vram_used_bytes": _value(9_370_000_000),
         "gtt_used_bytes": NotApplicable("NVIDIA cards have no GTT"),
         "edge_c": _value(34),
