@@ -215,7 +215,8 @@ def _engine(view: EngineView, needs: DepthMemoryView | None) -> Group:
     head = Text.assemble((view.profile, "bold"), "  ", state(view.state), "  ")
     made = grid()
     if view.arm is None:
-        head.append(f"on {view.device}; it was not started yet")
+        never = "it does not run" if view.starts else "it was not started yet"
+        head.append(f"on {view.device}; {never}")
     else:
         head.append(f"depth {view.arm.depth} ({view.arm.drafter})  ")
         head.append(state(view.residency.state)).append(f"  on {view.device}")

@@ -36,7 +36,8 @@ class MisfitError(EngineError):
 
     def __init__(self, plan: LaunchPlan, verdict: Verdict, *, known: bool = False) -> None:
         since = ", as an earlier start showed" if known else ""
-        message = f"{plan.arm} does not fit: {verdict.reason}{since}"
+        lines = "".join(f"; {one.says}: {one.line.strip()}" for one in verdict.evidence[:1])
+        message = f"{plan.arm} does not fit: {verdict.reason}{since}{lines}"
         super().__init__(message, failure=FailureClass.OOM_VRAM, hint=_HINT)
         self.plan, self.verdict = plan, verdict
 

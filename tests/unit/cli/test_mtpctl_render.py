@@ -313,3 +313,14 @@ def test_an_engine_whose_card_is_not_free_is_shown_with_who_holds_it(name: str) 
     engine = dataclasses.replace(views.engine(name), failure=held)
     text = drawn(render.status_panel(dataclasses.replace(views.status(), engines=(engine,))))
     assert f"{name}: held by: 4711 llama-server 9000 MiB" in text
+
+
+@pytest.mark.parametrize(
+    ("starts", "said"), [(0, "it was not started yet"), (2, "it does not run")]
+)
+def test_an_engine_that_does_not_run_says_whether_it_ever_did(starts: int, said: str) -> None:
+    stopped = dataclasses.replace(views.engine(), state="stopped", arm=None, pid=None)
+    view = dataclasses.replace(
+        views.status(), engines=(dataclasses.replace(stopped, starts=starts),)
+    )
+    assert said in drawn(render.status_panel(view))

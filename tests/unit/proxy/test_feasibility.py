@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
 from mtpd.errors import EngineError
 from mtpd.proxy.feasibility import Feasibility, MisfitError
 from mtpd.proxy.outcomes import RejectedError
-from mtpd.types import Verdict
+from mtpd.types import Evidence, Verdict
 from tests.fakes.actors import Fails
 from tests.fakes.board import Bench, Client, arm, bench, clients, until
 from tuner.types import Evicted, Resident, Spilled, Unknown
@@ -49,6 +51,16 @@ async def test_a_switch_to_a_depth_that_does_not_fit_is_rolled_back_and_never_tr
         too_deep(made, verdict, depth=4)
         await made.board.switch(arm("a", 3), reason="deeper")
         assert made.serving() == ["a@3"]
+
+
+async def test_a_refusal_quotes_the_line_that_decided() -> None:
+    line = "load_tensors: offloaded 65/66 layers to GPU"
+    quoted = replace(EVICTED, evidence=(Evidence(line=line, says="layers on the device"),))
+    async with bench() as made:
+        too_deep(made, quoted)
+        with pytest.raises(MisfitError) as refused:
+            await made.board.switch(arm("a", 3), reason="deeper")
+    assert str(refused.value).endswith(f"; layers on the device: {line}")
 
 
 async def test_requests_wait_through_the_roll_back_and_none_is_served_by_what_does_not_fit() -> (
