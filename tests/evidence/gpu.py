@@ -10,6 +10,7 @@ the depth table; the search; the device. Every answer goes to FOLDER as it was p
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -155,20 +156,47 @@ def _daemon(place: Place, config: Path) -> Iterator[None]:
             process.wait(READY_S)
 
 
-def _work(place: Place) -> None:
+def _keep_logs(place: Place) -> None:
+    """Copy what the engines printed."""
+    for log in sorted((place.folder / "state").rglob("logs/*.log")):
+        shutil.copy(log, place.out / f"engine-{log.stem.split('@')[0]}.log")
+
+
+def _device(place: Place) -> None:
     place.mtpctl("device", "gpu")
+    place.mtpctl("device", "gpu", "--json")
+
+
+def _engine_fit(place: Place) -> None:
     for depth in (2, 3):
         place.mtpctl("engine-fit", "switch", "engine-fit", "--depth", str(depth))
         place.mtpctl("engine-fit", "status")
+
+
+def _planned(place: Place) -> None:
     place.mtpctl("planned", "models", "planned")
     place.mtpctl("planned", "switch", "planned", "--depth", "3")
     place.mtpctl("planned", "status")
-    place.mtpctl("device", "gpu")
+    place.mtpctl("planned", "gpu")
+
+
+def _search(place: Place) -> None:
     place.mtpctl("search", "tune", "planned")
     place.mtpctl("search", "explain")
+
+
+def _sweep(place: Place) -> None:
     place.mtpctl("sweep", "sweep", "planned", "--depths", f"0-{DEEPEST}")
     place.mtpctl("sweep", "explain")
-    place.mtpctl("device", "gpu", "--json")
+
+
+PHASES: Final = {
+    "device": _device,
+    "engine-fit": _engine_fit,
+    "planned": _planned,
+    "search": _search,
+    "sweep": _sweep,
+}
 
 
 def main() -> None:
@@ -178,6 +206,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--model", type=Path, help="where the model is, or is to be written")
     parser.add_argument("--rehearse", action="store_true")
+    parser.add_argument("--phases", nargs="+", choices=tuple(PHASES), default=tuple(PHASES))
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -189,8 +218,10 @@ def main() -> None:
         config = _configure(place, model.resolve(), card=not args.rehearse)
         if not args.rehearse:
             stack.enter_context(_balloon())
+        stack.callback(_keep_logs, place)
         stack.enter_context(_daemon(place, config))
-        _work(place)
+        for phase in args.phases:
+            PHASES[phase](place)
 
 
 if __name__ == "__main__":
