@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tuner.cost import RowCost
@@ -22,6 +22,8 @@ from tuner.timing import main_fingerprint, start_times
 from tuner.types import Arm, Interval, Unknown, depth_order
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tuner.plan import History
     from tuner.steps import StepTimes
     from tuner.timing import StartTimes
@@ -59,6 +61,8 @@ class Belief:
         arms: Arms that were timed, one per depth.
         starts: Engine starts that it rests on.
         short_steps: Short steps that it rests on.
+        contradicted: Short steps left out, because with them the model of a step does not
+            describe the times: on a busy machine they say nothing (docs/short_steps.md).
     """
 
     log_tps: tuple[float, ...]
@@ -71,6 +75,7 @@ class Belief:
     arms: frozenset[Arm]
     starts: int
     short_steps: int
+    contradicted: int = 0
 
     def covers(self, arm: Arm, fingerprint: str | None) -> bool:
         """Whether it rests on measurements of this arm under this fingerprint."""
@@ -159,7 +164,11 @@ def believe(
         return texts
     reach = max(s.arm.depth for s in starts)
     reach = max(reach, texts.depth, deepest or 0)
-    steps = step_times(starts, reach, row_cost)
+    steps, contradicted = step_times(starts, reach, row_cost), 0
+    if steps.strain > 1 and _short_steps(starts):
+        contradicted = _short_steps(starts)
+        starts = tuple(replace(one, short=()) for one in starts)
+        steps = step_times(starts, reach, row_cost)
     weights = {name: 1 / factor for name, factor in steps.workloads}
     known = {name: weights.get(name, 1.0) for name, _ in texts.counts}
     scale = math.log(math.fsum(known.values()) / len(known))
@@ -177,8 +186,13 @@ def believe(
         fingerprint=fingerprint,
         arms=arms,
         starts=len(starts),
-        short_steps=sum(time.count for one in starts for _, time in one.short),
+        short_steps=_short_steps(starts),
+        contradicted=contradicted,
     )
+
+
+def _short_steps(starts: Iterable[StartTimes]) -> int:
+    return sum(time.count for one in starts for _, time in one.short)
 
 
 def slow_arms(history: History, row_cost: RowCost | None = None) -> tuple[Slow, ...]:

@@ -101,8 +101,8 @@ def probed(history: History, *, subject: str) -> Decision:
 def _shown(history: History, deep: Arm) -> Belief | None:
     """What one start shows of all depths; None where a second one is needed.
 
-    That is where too few plain steps were timed alone, or where the positions were not
-    counted or cannot be trusted.
+    That is where too few plain steps were timed alone or contradict the steady ones, or where
+    the positions were not counted or cannot be trusted.
     """
     found = Counter(
         step.start_id for step in history.short_steps if step.arm == deep and step.rows == 0
@@ -110,7 +110,7 @@ def _shown(history: History, deep: Arm) -> Belief | None:
     if max(found.values(), default=0) < ENOUGH_STEPS:
         return None
     belief = believe(history, deepest=deep.depth)
-    return None if isinstance(belief, Unknown) else belief
+    return None if isinstance(belief, Unknown) or belief.contradicted else belief
 
 
 def _verdict(belief: Belief, deep: ArmSummary, subject: str) -> Decision:

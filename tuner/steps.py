@@ -79,6 +79,9 @@ _ROUNDS = 8
 _SETTLED = 1e-5
 """Movement of every quantity below which the linearisation is right."""
 
+_RARE_Z = 3.09
+"""A normal value exceeds it with a chance of 1e-3."""
+
 _NOTHING: Final[Mapping[int, float]] = MappingProxyType({})
 _LEAST_FACTOR = 0.2
 """Below this multiple of a plain step no step time is believed in the linearisation."""
@@ -97,6 +100,8 @@ class StepTimes:
         row_cost_sd: Its standard deviation.
         workloads: Factor of the step time of a workload, by name.
         offsets: Per start, in the order given: mean and standard deviation of its offset.
+        strain: Chi squared of the fit, readings and assumptions together, over what it exceeds
+            by chance once in a thousand; above 1 they contradict each other.
     """
 
     mean: tuple[float, ...]
@@ -105,6 +110,7 @@ class StepTimes:
     row_cost_sd: float
     workloads: tuple[tuple[str, float], ...]
     offsets: tuple[tuple[float, float], ...]
+    strain: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +166,7 @@ def step_times(
     first = starts[0]
     point[_LEVEL] = first.steady[0][1].value - math.log1p(cost * first.arm.depth)
     level = point[_LEVEL]
-    known = posterior((), 0)
+    known, readings = posterior((), 0), list[Reading]()
     for _ in range(_ROUNDS):
         readings = _prior(layout, point, cost, cost_sd, level)
         for index, one in enumerate(starts):
@@ -173,7 +179,18 @@ def step_times(
         point = list(known.mean)
         if moved < _SETTLED:
             break
-    return _result(layout, known)
+    times = sum(len(one.steady) + len(one.short) for one in starts)
+    squares = math.fsum(((r.value - known.of(r.weights)) / r.sd) ** 2 for r in readings)
+    return _result(layout, known, squares / _chi_squared(times))
+
+
+def _chi_squared(freedom: int) -> float:
+    """What chi squared exceeds with a chance of 1e-3, by Wilson and Hilferty (1931).
+
+    Every quantity has an assumption of its own, so only the times are degrees of freedom.
+    """
+    spread = 2 / (9 * freedom)
+    return freedom * (1 - spread + _RARE_Z * math.sqrt(spread)) ** 3
 
 
 def _prior(
@@ -245,19 +262,25 @@ def _linear(
     return constant, {_LEVEL: 1.0} | slope
 
 
-def _result(layout: _Layout, known: Posterior) -> StepTimes:
+def _result(layout: _Layout, known: Posterior, strain: float) -> StepTimes:
     lines = [_linear(layout, known.mean, depth) for depth in range(layout.deepest + 1)]
-    rows = map(layout.row, range(1, layout.deepest + 1))
-    share = 1 / max(layout.deepest, 1)
-    mean_row = dict.fromkeys((_CATCH, *rows), share) if layout.deepest else {_C: 1.0}
+    mean = tuple(constant + known.of(weights) for constant, weights in lines)
+    covariance = known.covariance([weights for _, weights in lines])
+    row_cost, row_cost_sd = known.mean[_C], known.sd({_C: 1.0})
+    if layout.deepest:
+        times = math.exp(mean[-1] - mean[0])
+        variance = covariance[-1][-1] + covariance[0][0] - 2 * covariance[-1][0]
+        row_cost = (times - 1) / layout.deepest
+        row_cost_sd = times * math.sqrt(max(variance, 0.0)) / layout.deepest
     offsets = [layout.offset(i) for i in range(layout.starts)]
     return StepTimes(
-        mean=tuple(constant + known.of(weights) for constant, weights in lines),
-        covariance=known.covariance([weights for _, weights in lines]),
-        row_cost=known.of(mean_row),
-        row_cost_sd=known.sd(mean_row),
+        mean=mean,
+        covariance=covariance,
+        row_cost=row_cost,
+        row_cost_sd=row_cost_sd,
         workloads=tuple(
             (name, math.exp(known.mean[layout.workload(name)])) for name in layout.workloads
         ),
         offsets=tuple((known.mean[i], known.sd({i: 1.0})) for i in offsets),
+        strain=strain,
     )

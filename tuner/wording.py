@@ -219,10 +219,16 @@ def belief_of(belief: Belief, rows: Sequence[ArmSummary]) -> list[str]:
         for t in (belief.tps(row.arm.depth),)
     ]
     cost = belief.row_cost()
-    return [
+    lines = [
         f"{starts}{steps} together, tok/s: {', '.join(speeds)}",
         f"a verification row costs {cost.mid:.2f} [{cost.low:.2f}, {cost.high:.2f}] of a step",
     ]
+    if belief.contradicted:
+        lines.append(
+            f"{belief.contradicted} short steps left out: they contradict the steady ones, "
+            "as they do on a busy machine"
+        )
+    return lines
 
 
 def misfits(rows: Sequence[ArmSummary], cost: CostFit | Unknown) -> list[str]:

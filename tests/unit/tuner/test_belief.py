@@ -9,6 +9,7 @@ from tests.unit.tuner.machine import WORKLOADS, Host, Machine, arm
 from tuner.belief import Belief, Slow, believe, slow_arms
 from tuner.cost import RowCost
 from tuner.plan import Ask, History
+from tuner.select import choose
 from tuner.types import Arm, Drafter, Unknown
 
 CARD = Machine(draft_share=0.175, accepted=(186, 137, 80, 40), wobble=0.001)
@@ -206,3 +207,31 @@ def test_a_start_that_is_slow_for_another_reason_is_not_called_an_eviction(
         ),
     )
     assert bool(slow_arms(throttled)) is suspected
+
+
+def contradicted(depth: int = 2) -> History:
+    """One start whose single steps make no sense, as on a busy machine."""
+    history = started(depth)
+    odd = tuple(
+        dataclasses.replace(s, step_s=s.step_s * (4.0 if s.rows == 0 else 1.0))
+        for s in history.short_steps
+    )
+    return dataclasses.replace(history, short_steps=odd)
+
+
+def test_short_steps_that_contradict_the_steady_ones_are_left_out() -> None:
+    odd, steady = contradicted(), known(started(2, short=0))
+    left = known(odd)
+    assert (left.short_steps, left.contradicted) == (0, 72)
+    assert left.log_tps == steady.log_tps
+    assert left.covariance == steady.covariance
+    assert known(started(2)).contradicted == 0
+    said = "72 short steps left out: they contradict the steady ones, as they do on a busy machine"
+    assert said in choose(odd).evidence
+    assert not any("left out" in line for line in choose(started(2)).evidence)
+
+
+def test_steady_times_alone_are_kept_whatever_they_say() -> None:
+    slower = dataclasses.replace(CARD, accepted=(186, 137, 80, 40), draft_share=0.9)
+    history = started(1, 2, machine=slower, short=0)
+    assert known(history).contradicted == 0

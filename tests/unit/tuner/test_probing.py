@@ -142,3 +142,13 @@ def test_a_start_of_unknown_residency_decides_nothing() -> None:
     reason = probed(unknown, subject="m").reason
     assert reason.startswith("whether a deeper draft pays is unknown: the probe cannot be used")
     assert PROBE.ask(unknown) != PROBE.ask(history)
+
+
+def test_single_steps_that_contradict_the_steady_ones_need_the_second_start() -> None:
+    history, asks, _ = run(STUDY)
+    odd = tuple(replace(s, step_s=s.step_s * 4) if s.rows == 0 else s for s in history.short_steps)
+    told = replace(history, short_steps=odd)
+    again = PROBE.ask(told)
+    assert isinstance(again, Ask)
+    assert (len(asks), again.arm) == (1, arm(0))
+    assert "single steps" not in probed(told, subject="m").reason

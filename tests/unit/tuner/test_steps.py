@@ -257,3 +257,21 @@ def test_a_row_that_costs_nothing_is_a_row_cost_like_any_other() -> None:
     known = step_times([steady(2, 0.03)], 2, free)
     assert known.mean[2] == pytest.approx(math.log(0.03), abs=0.01)
     assert abs(known.row_cost) < 0.02
+
+
+def test_times_that_the_model_of_a_step_does_not_describe_are_a_strain() -> None:
+    assert step_times([engine(3)], 3).strain < 0.2
+    whole = engine(3)
+    swapped = tuple(
+        (rows, LogTime(time.value + wrong, time.sd, time.count))
+        for (rows, time), wrong in zip(whole.short, (0.0, 0.3, -0.3, 0.3), strict=True)
+    )
+    assert step_times([dataclasses.replace(whole, short=swapped)], 3).strain > 1
+
+
+def test_the_row_cost_is_that_of_the_step_times_and_never_less_than_nothing_is_left() -> None:
+    fast = [steady(0, 10.0), steady(4, 0.001, start_id="2")]
+    known = step_times(fast, 4)
+    assert known.row_cost == pytest.approx(math.expm1(known.mean[4] - known.mean[0]) / 4)
+    assert known.row_cost > -0.25
+    assert known.row_cost_sd > 0
