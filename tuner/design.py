@@ -23,6 +23,7 @@ from tuner.plan import (
     Stop,
     WorkloadPlan,
 )
+from tuner.select import does_not_fit
 from tuner.speed import TIE_RATIO
 from tuner.types import Arm, Budget, Host, Unknown, depth_order
 
@@ -55,6 +56,9 @@ DOUBT = 0.05
 SHORT_STEPS = 32
 """Short steps per number of rows: some 15 s where an engine start takes 40 and its cells 280."""
 
+_ALL = "every depth was measured"
+_ALL_THAT_FIT = "every depth that fits was measured"
+
 
 class Design(Protocol):
     """A strategy that asks for measurements."""
@@ -74,6 +78,7 @@ class Sweep:
         repetitions: Of every prompt on the same start; they reduce timing noise only.
         budget: Limits; reaching one ends the sweep with what was measured.
         deepest: Deepest depth that is predicted to fit, or None if there is no prediction.
+        accept_offload: Whether depths that do not fit are measured, too.
     """
 
     arms: tuple[Arm, ...]
@@ -81,13 +86,14 @@ class Sweep:
     repetitions: int = 3
     budget: Budget = field(default_factory=Budget)
     deepest: int | None = None
+    accept_offload: bool = False
 
     def ask(self, history: History) -> Ask | Stop:
         """Next arm with missing cells."""
-        state = State.of(self, history, deepest=self.deepest)
+        state = State.of(self, history, deepest=self.deepest, accept_offload=self.accept_offload)
         for arm in state.open:
             return state.ask(arm, "is the next depth of the sweep")
-        return state.stop("every depth that fits was measured", ())
+        return state.stop(_ALL if self.accept_offload else _ALL_THAT_FIT, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +103,9 @@ class ModelBased:
     Starts at depth 2 if it fits, with short steps that show the row cost; then measures the
     untried depth with the largest chance of being more than 2 % faster than the best measured
     one, while that chance exceeds ``DOUBT``. Where no prediction says what fits, a second,
-    shallower start has to confirm that the first one was in device memory.
+    shallower start has to confirm that the first one was in device memory. Where depths that
+    do not fit are accepted and one was seen, every depth is measured: what layers on the CPU
+    cost is not predicted.
 
     Attributes:
         arms: Depths of one profile.
@@ -107,6 +115,7 @@ class ModelBased:
         row_cost: Known for this card and stack, or None.
         deepest: Deepest depth that is predicted to fit, or None if there is no prediction.
         short_steps: Per row count of every start; 0 for none.
+        accept_offload: Whether depths that do not fit may be chosen.
     """
 
     arms: tuple[Arm, ...]
@@ -116,17 +125,28 @@ class ModelBased:
     row_cost: RowCost | None = None
     deepest: int | None = None
     short_steps: int = SHORT_STEPS
+    accept_offload: bool = False
 
     def ask(self, history: History) -> Ask | Stop:
         """Next arm by chance of beating the best one."""
         told = history.only(self.arms)
         slow = {one.arm: one.reason for one in slow_arms(told, self.row_cost)}
-        state = State.of(self, told, deepest=self.deepest, slow=slow)
+        state = State.of(
+            self,
+            told,
+            deepest=self.deepest,
+            slow=slow,
+            accept_offload=self.accept_offload,
+        )
         for arm in state.open:
             if arm in state.attempts:
                 return self._start(state, arm, "lacks cells of its first start")
         if not state.measured:
             return self._first(state)
+        if self.accept_offload and any(
+            does_not_fit(row.residency) or row.arm in slow for row in state.measured
+        ):
+            return self._each(state)
         deepest = max(arm.depth for arm in self.arms)
         belief = believe(told, deepest=deepest, row_cost=self.row_cost)
         if isinstance(belief, Unknown):
@@ -152,12 +172,19 @@ class ModelBased:
             return self._start(state, arm, "is the shallowest depth left")
         return state.stop("no depth could be measured", ())
 
+    def _each(self, state: State) -> Ask | Stop:
+        for arm in state.open:
+            return self._start(
+                state, arm, "has to be measured: what layers on the CPU cost is not predicted"
+            )
+        return state.stop(_ALL, ())
+
     def _unpredictable(self, state: State) -> Ask | Stop:
         for arm in state.open:
             return self._start(
                 state, arm, "gives the row cost and the acceptance that are not known yet"
             )
-        return state.stop("every depth that fits was measured", ())
+        return state.stop(_ALL_THAT_FIT, ())
 
     def _witness(self, state: State, belief: Belief, best: Arm) -> Ask | Stop | None:
         """A shallower start that can show an eviction which no log tells, where one is needed.
@@ -184,7 +211,7 @@ class ModelBased:
 
     def _promising(self, state: State, belief: Belief, best: Arm) -> Ask | Stop:
         if not state.open:
-            return state.stop("every depth that fits was measured", ())
+            return state.stop(_ALL_THAT_FIT, ())
         chances = {arm: belief.p_beats(arm.depth, best.depth) for arm in state.open}
         arm = max(chances, key=lambda one: (chances[one], depth_order(one)))
         if chances[arm] > DOUBT:

@@ -191,6 +191,7 @@ class State:
         *,
         deepest: int | None = None,
         slow: Mapping[Arm, str] = _NOTHING,
+        accept_offload: bool = False,
     ) -> State:
         """Sort the arms of ``task`` by what ``history`` says of them.
 
@@ -199,6 +200,7 @@ class State:
             history: All that was told.
             deepest: Deepest depth that is predicted to fit, or None.
             slow: Why the step times of an arm say that it does not fit.
+            accept_offload: Whether an arm that does not fit is measured like any other.
         """
         arms = sorted(set(task.arms), key=depth_order)
         seen = [o for o in history.observations if o.arm in arms]
@@ -209,7 +211,7 @@ class State:
         for arm, _ in ids:
             attempts[arm] = attempts.get(arm, 0) + 1
         missing = {arm: _missing(arm, task.workloads, task.repetitions, seen) for arm in arms}
-        out = _misfits(arms, rows, deepest, slow)
+        out = [] if accept_offload else _misfits(arms, rows, deepest, slow)
         barred = {r.arm for r in out}
         wanted = [arm for arm in arms if missing[arm] and arm not in barred]
         given_up = [arm for arm in wanted if attempts.get(arm, 0) >= ATTEMPTS]
@@ -219,7 +221,9 @@ class State:
             missing=missing,
             open=tuple(arm for arm in wanted if arm not in given_up),
             measured=tuple(
-                row for row in rows.values() if rejection(row) is None and row.arm not in barred
+                row
+                for row in rows.values()
+                if rejection(row, accept_offload=accept_offload) is None and row.arm not in barred
             ),
             out=tuple(sorted([*out, *(_given_up(arm, rows) for arm in given_up)], key=_by_depth)),
             cells=len({(o.arm, o.workload, o.prompt) for o in seen}),

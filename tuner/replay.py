@@ -126,6 +126,7 @@ def replay(
                 memory_bytes=memory_bytes,
                 deepest=design.deepest if isinstance(design, ModelBased | Sweep) else None,
                 row_cost=design.row_cost if isinstance(design, ModelBased) else None,
+                accept_offload=isinstance(design, ModelBased | Sweep) and design.accept_offload,
             )
             return Replayed(history=known, asks=tuple(asks), stop=answer, decision=decision)
         asks.append(answer)
@@ -146,9 +147,11 @@ class Recording:
 
     Attributes:
         history: The recording.
+        accept_offload: Whether arms that do not fit were measured, too.
     """
 
     history: History
+    accept_offload: bool = False
 
     def run(self, ask: Ask, history: History) -> Told:
         """The arm's next recorded start, or a failed one where nothing more was recorded."""
@@ -156,7 +159,8 @@ class Recording:
         for start in _starts(self.history, ask.arm):
             if start.start_id in told:
                 continue
-            wanted = set(ask.cells) if passes(start.residency) else set[Cell]()
+            measured = passes(start.residency) or self.accept_offload
+            wanted = set(ask.cells) if measured else set[Cell]()
             return Told(
                 start=start,
                 observations=tuple(

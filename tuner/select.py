@@ -1,7 +1,8 @@
 """Which depth of a model to run, and (from ``tuner.pools``) which model of a pool.
 
 Covers the incumbent's right to stay, the rule for equivalent arms, and the refusal of arms
-that are not proven to be in device memory. The words are in ``tuner.wording``; when to switch
+that are not proven to be in device memory, or their place behind those that are where
+layers on the CPU are accepted. The words are in ``tuner.wording``; when to switch
 a running engine is ``tuner.policy``.
 """
 
@@ -31,17 +32,19 @@ from tuner.types import (
 from tuner.wording import (
     Rival,
     Why,
+    accepted,
     belief_of,
     evidence_of,
     listed,
     misfits,
+    place_of,
     refusals,
     sentence,
     traps,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tuner.cost import RowCost
     from tuner.plan import History
@@ -77,6 +80,7 @@ def choose(
     memory_bytes: Mapping[Arm, int] | None = None,
     deepest: int | None = None,
     row_cost: RowCost | None = None,
+    accept_offload: bool = False,
 ) -> Decision:
     """Choose among the depths of one profile by all that was told.
 
@@ -90,6 +94,7 @@ def choose(
         memory_bytes: Device memory per arm, where known for all arms in the running.
         deepest: Deepest depth that is predicted to fit, or None if there is no prediction.
         row_cost: Known for this card and stack, or None.
+        accept_offload: Whether arms that do not fit may be chosen; see ``choose_depth``.
     """
     belief = believe(history, row_cost=row_cost)
     return choose_depth(
@@ -100,6 +105,7 @@ def choose(
         belief=None if isinstance(belief, Unknown) else belief,
         slow={one.arm: one.reason for one in slow_arms(history, row_cost)},
         predicted=deepest is not None,
+        accept_offload=accept_offload,
     )
 
 
@@ -112,6 +118,7 @@ def choose_depth(
     belief: Belief | None = None,
     slow: Mapping[Arm, str] | None = None,
     predicted: bool = True,
+    accept_offload: bool = False,
 ) -> Decision:
     """Choose among the depths of one profile.
 
@@ -121,6 +128,9 @@ def choose_depth(
     ``EQUIVALENT``. Among arms that cannot be compared the least memory wins, by default the
     smallest depth.
 
+    With ``accept_offload`` an arm with layers outside device memory may be chosen, but only
+    where it is proven to beat every arm in device memory that it can be compared with.
+
     Args:
         summaries: Rows of one profile; their order plays no role.
         incumbent: The arm that runs now, if any.
@@ -129,15 +139,20 @@ def choose_depth(
         belief: What all starts together say of the speeds; None: each arm by itself.
         slow: Why the step times of an arm say that it does not fit.
         predicted: Whether memory was predicted; otherwise a lone start is said to be one.
+        accept_offload: Whether arms that do not fit may be chosen.
     """
     rows = sorted(summaries, key=lambda row: depth_order(row.arm))
     if len({row.arm.profile for row in rows}) > 1:
         msg = "choose_depth compares the depths of one profile"
         raise ValueError(msg)
     about = subject or next((row.arm.profile for row in rows), "no arm")
-    refused = _refused(rows, slow or {})
+    misfit = _misfits(rows, slow or {})
+    outside = misfit if accept_offload else {}
+    refused = _refused(rows, misfit, outside)
     eligible = [row for row in rows if row.arm not in refused]
-    evidence = tuple(evidence_of(row, refused.get(row.arm)) for row in rows)
+    evidence = tuple(
+        evidence_of(row, refused.get(row.arm) or accepted(outside.get(row.arm))) for row in rows
+    )
     if not eligible:
         return Decision(
             act=Act.REJECT,
@@ -148,10 +163,11 @@ def choose_depth(
             + (listed(refusals(refused)) or "nothing was measured"),
             evidence=evidence,
         )
-    field = _Field(eligible, belief, memory_bytes or {})
+    field = _Field(eligible, belief, memory_bytes or {}, outside.keys())
     chosen, why = field.pick(incumbent)
-    rivals = [Rival(row, field.verdict(row, chosen)) for row in eligible if row != chosen]
-    cost = cost_of(eligible)
+    rivals = [field.rival(row, chosen) for row in eligible if row != chosen]
+    inside = [row for row in eligible if row.arm not in outside]
+    cost = cost_of(inside)
     known = [row for row in eligible if field.speed(row) is not None]
     return Decision(
         act=_act(chosen.arm, incumbent),
@@ -166,13 +182,14 @@ def choose_depth(
             row_cost=field.row_cost(cost),
             refused=refusals(refused),
             predicted=field.predicted(chosen, refused),
+            place=place_of(chosen) if chosen.arm in outside else None,
         ),
         evidence=(
             *evidence,
             *(belief_of(belief, known) if belief is not None and known else ()),
-            *misfits(eligible, cost),
+            *misfits(inside, cost),
             *traps(rivals),
-            *(() if predicted or len(rows) > 1 else (_ALONE,)),
+            *(() if predicted or len(rows) > 1 or chosen.arm in outside else (_ALONE,)),
         ),
     )
 
@@ -184,14 +201,27 @@ class _Field:
     rows: Sequence[ArmSummary]
     belief: Belief | None
     memory: Mapping[Arm, int]
+    outside: Collection[Arm] = ()
+    """Arms that do not lie wholly in device memory."""
 
     def pick(self, incumbent: Arm | None) -> tuple[ArmSummary, Why]:
         """The chosen row, and what decided."""
         for row in self.rows:
-            if row.arm == incumbent and not self._beaten(row):
-                return row, Why(kept=True, frugal=False)
+            if row.arm == incumbent and not self._beaten(row) and not self._not_better(row):
+                return row, Why(kept=True)
         winners = [self._winner(group) for group in self._comparable()]
         return min(winners, key=lambda pair: self._memory(pair[0]))
+
+    def rival(self, row: ArmSummary, chosen: ArmSummary) -> Rival:
+        """An arm beside the chosen one, with what decides and what the cells alone say."""
+        cells = None if row.tps is None or not chosen.tps else row.tps / chosen.tps
+        return Rival(
+            row=row,
+            verdict=self.verdict(row, chosen),
+            cells=cells,
+            joined=self.speed(row) is not None and self.speed(chosen) is not None,
+            place=place_of(row) if row.arm in self.outside else None,
+        )
 
     def verdict(self, a: ArmSummary, b: ArmSummary) -> SpeedComparison | Incomparable:
         """Of a against b; by all starts together where these cover both."""
@@ -233,6 +263,14 @@ class _Field:
         verdicts = [self.verdict(other, row) for other in self.rows if other != row]
         return any(isinstance(v, SpeedComparison) and v.faster for v in verdicts)
 
+    def _not_better(self, row: ArmSummary) -> list[ArmSummary]:
+        """Arms in device memory that an arm outside of it is not proven to beat."""
+        if row.arm not in self.outside:
+            return []
+        inside = [other for other in self.rows if other.arm not in self.outside]
+        verdicts = [(other, self.verdict(row, other)) for other in inside]
+        return [other for other, v in verdicts if isinstance(v, SpeedComparison) and not v.faster]
+
     def _comparable(self) -> list[list[ArmSummary]]:
         """Groups of rows; each row can be compared with the shallowest of its group."""
         groups: list[list[ArmSummary]] = []
@@ -246,11 +284,25 @@ class _Field:
         return groups
 
     def _winner(self, group: Sequence[ArmSummary]) -> tuple[ArmSummary, Why]:
-        """The fastest row, or an equivalent one that needs less memory."""
-        top = max(group, key=lambda row: (self._mean(row), depth_order(row.arm)))
-        equal = [row for row in group if self._gives_away(row, top) <= EQUIVALENT]
+        """The fastest row, or an equivalent one that needs less memory.
+
+        One that does not lie wholly in device memory gives way to those that do, unless it
+        is proven to beat them all.
+        """
+        top = self._fastest(group)
+        if instead := self._not_better(top):
+            top = self._fastest(instead)
+        peers = [row for row in group if (row.arm in self.outside) == (top.arm in self.outside)]
+        equal = [
+            row
+            for row in peers
+            if self._gives_away(row, top) <= EQUIVALENT and not self._not_better(row)
+        ]
         frugal = min([top, *equal], key=self._memory)
-        return frugal, Why(kept=False, frugal=frugal != top)
+        return frugal, Why(frugal=frugal != top, inside=bool(instead))
+
+    def _fastest(self, rows: Sequence[ArmSummary]) -> ArmSummary:
+        return max(rows, key=lambda row: (self._mean(row), depth_order(row.arm)))
 
     def _mean(self, row: ArmSummary) -> float:
         speed = self.speed(row)
@@ -261,27 +313,45 @@ class _Field:
         verdict = self.verdict(top, row)
         return 1.0 if isinstance(verdict, Incomparable) else verdict.p_faster
 
-    def _memory(self, row: ArmSummary) -> tuple[int, tuple[str, int, str, float]]:
+    def _memory(self, row: ArmSummary) -> tuple[bool, int, tuple[str, int, str, float]]:
         known = all(one.arm in self.memory for one in self.rows)
-        return (self.memory[row.arm] if known else 0), depth_order(row.arm)
+        need = self.memory[row.arm] if known else 0
+        return row.arm in self.outside, need, depth_order(row.arm)
 
 
-def _refused(rows: Sequence[ArmSummary], slow: Mapping[Arm, str]) -> dict[Arm, str]:
-    """Why arms must not be chosen; deeper than a slow one nothing fits, whatever the log says."""
+def _misfits(rows: Sequence[ArmSummary], slow: Mapping[Arm, str]) -> dict[Arm, str]:
+    """How arms miss device memory; deeper than a slow one nothing fits, whatever the log says."""
     depth = min((arm.depth for arm in slow), default=None)
     out: dict[Arm, str] = {}
     for row in rows:
-        why = rejection(row) if row.arm not in slow else slow[row.arm]
-        if why is None and depth is not None and row.arm.depth > depth:
+        why = slow.get(row.arm) or does_not_fit(row.residency)
+        other = rejection(row)
+        if why is None and other is None and depth is not None and row.arm.depth > depth:
             why = f"does not fit (depth {depth} already does not)"
         if why is not None:
             out[row.arm] = why
     return out
 
 
-def rejection(row: ArmSummary) -> str | None:
+def _refused(
+    rows: Sequence[ArmSummary], misfit: Mapping[Arm, str], outside: Mapping[Arm, str]
+) -> dict[Arm, str]:
+    """Why arms must not be chosen; those ``outside`` device memory are not refused for that."""
+    out: dict[Arm, str] = {}
+    for row in rows:
+        if row.arm in outside:
+            why = rejection(row, accept_offload=True)
+        else:
+            why = misfit.get(row.arm) or rejection(row)
+        if why is not None:
+            out[row.arm] = why
+    return out
+
+
+def rejection(row: ArmSummary, *, accept_offload: bool = False) -> str | None:
     """Why an arm must not be chosen, or None; "does not fit" is never "does not pay"."""
-    if (misfit := does_not_fit(row.residency)) is not None:
+    misfit = does_not_fit(row.residency)
+    if misfit is not None and not accept_offload:
         return misfit
     if row.failure is not None:
         return f"did not start ({row.failure})"

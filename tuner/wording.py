@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tuner.candidates import residency_text
 from tuner.compare import Incomparable
 from tuner.speed import TIE_RATIO, SpeedComparison
-from tuner.types import Unknown, depth_order
+from tuner.types import Unknown, depth_order, passes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Rival",
     "Why",
+    "accepted",
     "belief_of",
     "evidence_of",
     "listed",
     "misfits",
+    "place_of",
     "refusals",
     "sentence",
     "traps",
@@ -37,17 +40,23 @@ _MISFIT = 0.10
 """Residual of the cost fit from which it is worth a word."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
     """An arm that could have been chosen.
 
     Attributes:
         row: The arm.
         verdict: Of the rival against the chosen arm.
+        cells: Its measured mean over that of the chosen arm, which the evidence shows.
+        joined: Whether the verdict rests on all starts together and not on the cells alone.
+        place: Where it lies, if that is not wholly in device memory.
     """
 
     row: ArmSummary
     verdict: SpeedComparison | Incomparable
+    cells: float | None = None
+    joined: bool = False
+    place: str | None = None
 
     @property
     def beaten(self) -> bool:
@@ -71,10 +80,12 @@ class Why:
     Attributes:
         kept: The chosen arm ran before and no arm is proven to beat it.
         frugal: It needs less memory than an arm that is not faster by more than the tie ratio.
+        inside: It lies in device memory, and one that does not is not proven to beat it.
     """
 
-    kept: bool
-    frugal: bool
+    kept: bool = False
+    frugal: bool = False
+    inside: bool = False
 
 
 def sentence(
@@ -85,6 +96,7 @@ def sentence(
     row_cost: float | None,
     refused: Sequence[str],
     predicted: Sequence[tuple[int, float]],
+    place: str | None = None,
 ) -> str:
     """The one sentence of a decision.
 
@@ -96,6 +108,7 @@ def sentence(
         refused: One clause per arm that must not be chosen.
         predicted: Depths that were not measured, with their speed over that of the chosen
             arm; said where nothing else was measured.
+        place: Where the chosen arm lies, if that is not wholly in device memory.
     """
     open_ = [r for r in rivals if not r.beaten]
     parts: list[str] = []
@@ -104,9 +117,7 @@ def sentence(
     if ties := [_named(r) for r in open_ if r.close]:
         parts.append(f"ties with {listed(ties)}")
     parts += [
-        _lead(r.row, r.verdict)
-        for r in open_
-        if isinstance(r.verdict, SpeedComparison) and not r.close
+        _lead(r, r.verdict) for r in open_ if isinstance(r.verdict, SpeedComparison) and not r.close
     ]
     unknown = [_named(r) for r in open_ if isinstance(r.verdict, Incomparable)]
     if unknown:
@@ -115,7 +126,8 @@ def sentence(
         parts.append(_reason(why, incomparable=bool(unknown)))
     if not rivals:
         parts.append(_alone(predicted))
-    head = f"{chosen.arm}: {tps_text(chosen)} {listed(parts)}"
+    where = "" if place is None else f", {place},"
+    head = f"{chosen.arm}: {tps_text(chosen)}{where} {listed(parts)}"
     tail = f"; {listed(list(refused))}" if refused else ""
     return f"{head}{_economics(chosen, rivals, row_cost)}{tail}"
 
@@ -132,18 +144,45 @@ def _reason(why: Why, *, incomparable: bool) -> str:
         return "stays as the incumbent"
     if incomparable:
         return "needs the least memory of these"
+    if why.inside:
+        return "lies wholly in device memory"
     return "needs less memory" if why.frugal else "is chosen for its mean"
 
 
-def _lead(row: ArmSummary, verdict: SpeedComparison) -> str:
+def _lead(rival: Rival, verdict: SpeedComparison) -> str:
     """Of a rival that is apart by more than a tie, which is not proven."""
     ahead = verdict.ratio < 1
     gap = (1 / verdict.ratio if ahead else verdict.ratio) - 1
-    doubt = ""
+    doubts: list[str] = []
     if verdict.interval is not None:
         low, high = 1 / verdict.interval.high, 1 / verdict.interval.low
-        doubt = f" (not proven: {low:.2f}x to {high:.2f}x)"
-    return f"{'leads' if ahead else 'trails'} depth {row.arm.depth} by {gap:.0%}{doubt}"
+        doubts.append(f"not proven: {low:.2f}x to {high:.2f}x")
+    if (cells := _at_odds(rival, verdict)) is not None:
+        doubts.append(_contrary(rival, 1 / cells))
+    if rival.place is not None:
+        doubts.append(f"it is {rival.place}")
+    doubt = f" ({'; '.join(doubts)})" if doubts else ""
+    return f"{'leads' if ahead else 'trails'} depth {rival.row.arm.depth} by {gap:.0%}{doubt}"
+
+
+def _at_odds(rival: Rival, verdict: SpeedComparison) -> float | None:
+    """What the cells alone say, where that is not within the interval that decides.
+
+    Noise and outliers do that: the mean of the medians, which the evidence shows, then
+    contradicts the verdict, and the sentence has to say so.
+    """
+    cells, interval = rival.cells, verdict.interval
+    if cells is None or f"{cells:.2f}" == f"{verdict.ratio:.2f}":
+        return None
+    if interval is None:
+        return cells if (cells > 1) != (verdict.ratio > 1) else None
+    return None if interval.low <= cells <= interval.high else cells
+
+
+def _contrary(rival: Rival, cells: float) -> str:
+    if rival.joined:
+        return f"by all starts together; the cells alone say {cells:.2f}x"
+    return f"by the prompts that both answered; all cells say {cells:.2f}x"
 
 
 def _economics(chosen: ArmSummary, rivals: Sequence[Rival], row_cost: float | None) -> str:
@@ -177,7 +216,12 @@ def _named(rival: Rival) -> str:
     verdict = rival.verdict
     if isinstance(verdict, Incomparable):
         return f"depth {rival.row.arm.depth} (other {verdict.trap.value})"
-    return f"depth {rival.row.arm.depth} ({verdict.ratio:.2f}x)"
+    parts = [f"{verdict.ratio:.2f}x"]
+    if (cells := _at_odds(rival, verdict)) is not None:
+        parts.append(f" {_contrary(rival, cells)}")
+    if rival.place is not None:
+        parts.append(f", {rival.place}")
+    return f"depth {rival.row.arm.depth} ({''.join(parts)})"
 
 
 def refusals(refused: Mapping[Arm, str]) -> list[str]:
@@ -191,9 +235,21 @@ def tps_text(row: ArmSummary) -> str:
     return f"{value:.0f} tok/s" if value >= 100 else f"{value:.1f} tok/s"  # noqa: PLR2004 - digits shown
 
 
-def evidence_of(row: ArmSummary, refused: str | None) -> str:
-    """What was measured on an arm, in one line."""
-    parts = [] if refused is None else [refused]
+def place_of(row: ArmSummary) -> str:
+    """Where an arm lies that is not wholly in device memory."""
+    if passes(row.residency):
+        return "partly on the CPU by its step times"
+    return residency_text(row.residency)
+
+
+def accepted(misfit: str | None) -> str | None:
+    """What is said of an arm that may be chosen although it does not fit."""
+    return None if misfit is None else f"accepted although it {misfit}"
+
+
+def evidence_of(row: ArmSummary, remark: str | None) -> str:
+    """What was measured on an arm, in one line; first why it is refused, or a remark."""
+    parts = [] if remark is None else [remark]
     if row.tps is not None and row.spread is not None:
         parts.append(f"{tps_text(row)} over {len(row.cells)} prompts, spread {row.spread:.0%}")
     if row.expected is not None:

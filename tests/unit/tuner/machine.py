@@ -51,6 +51,7 @@ class Machine:
 
     ``draft_share`` of a row's cost drafts its token; None: the engine gives no short steps.
     ``slow_from``: depth from which it is evicted although every log says that it is not.
+    ``measures_evicted``: an arm that does not fit is measured, as its profile accepts it.
     """
 
     accepted: tuple[int, ...] = (186, 137, 80)
@@ -65,6 +66,7 @@ class Machine:
     wobble: float = 0.002
     draft_share: float | None = None
     slow_from: int | None = None
+    measures_evicted: bool = False
 
     def resides(self, depth: int) -> Residency:
         if self.evicts_from is not None and depth >= self.evicts_from:
@@ -133,7 +135,7 @@ class Machine:
         return tuple(o for depth in depths for o in self.run(arm(depth, profile)))
 
     def calibrate(self, design: Design, *, limit: int = 20) -> tuple[History, list[Ask], Stop]:
-        """Answer a design until it stops; an arm that does not pass is not measured."""
+        """Answer a design until it stops; one that does not fit is not measured unless accepted."""
         history, asked = History(), list[Ask]()
         for number in range(limit):
             answer = design.ask(history)
@@ -144,8 +146,9 @@ class Machine:
             history = history.started(
                 Start(arm=answer.arm, start_id=f"{answer.arm}#{start_id}", residency=residency)
             )
-            if not isinstance(residency, Evicted):
+            if self.measures_evicted or not isinstance(residency, Evicted):
                 history = history.tell(*self.run(answer.arm, answer.cells, start_id))
+            if not isinstance(residency, Evicted):
                 history = history.stepped(*self.short_steps(answer, f"{answer.arm}#{start_id}"))
         msg = f"the design did not stop within {limit} asks"
         raise AssertionError(msg)

@@ -211,7 +211,10 @@ def test_of_arms_that_beat_each_other_in_a_circle_one_that_gives_nothing_away_is
         ]
     decision = choose_depth(summarise(rows))
     assert decision.arm == arm(0), "depth 2 has the highest mean, and depth 0 beats it"
-    assert "beats depth 2 (0.50x), trails depth 1 by 100%" in decision.reason
+    assert (
+        "beats depth 2 (0.50x by the prompts that both answered; all cells say 1.03x), "
+        "trails depth 1 by 100%" in decision.reason
+    )
     assert "not proven" not in decision.reason
 
 
