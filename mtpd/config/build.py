@@ -119,6 +119,8 @@ def _pool(name: str, table: PoolTable) -> Pool:
         objective=Objective(table.objective),
         require_tags=tuple(table.require_tags),
         offload=Offload(table.offload),
+        min_context=table.min_context,
+        quality_bound=table.quality_bound,
     )
 
 
@@ -179,6 +181,7 @@ def build_hardware(name: str, table: HardwareTable) -> HardwareProfile:
         gate_edge_c=table.gate_edge_c,
         gate=table.gate,
         row_cost=table.row_cost,
+        row_cost_sd=table.row_cost_sd,
         row_cost_source=table.row_cost_source,
         drafting_note=table.drafting_note,
     )

@@ -99,6 +99,7 @@ def check_root(root: RootTable, *, all_models: frozenset[str]) -> Iterator[Findi
     yield from _names(root)
     for name, pool in root.pools.items():
         yield from _pool(("pools", name), pool, all_models)
+        yield from _within_reach(("pools", name), pool, root)
 
 
 def _server(server: ServerTable) -> Iterator[Finding]:
@@ -197,6 +198,21 @@ def _pool(path: Path, pool: PoolTable, all_models: frozenset[str]) -> Iterator[F
         seen.add(member)
 
 
+def _within_reach(path: Path, pool: PoolTable, root: RootTable) -> Iterator[Finding]:
+    """Bounds that no member can meet, whatever is measured."""
+    members = [root.models[name] for name in pool.members if name in root.models]
+    if len(members) < len(pool.members):
+        return  # a member with mistakes of its own says nothing yet
+    most = max(member.context // member.slots for member in members)
+    if pool.min_context is not None and pool.min_context > most:
+        yield (
+            (*path, "min_context"),
+            f"no member holds {pool.min_context} tokens in one slot; the most is {most}",
+        )
+    if pool.quality_bound is not None and all(member.quality is None for member in members):
+        yield (*path, "quality_bound"), "no member has a [quality] table to compare by"
+
+
 def _path(path: Path, value: str) -> Iterator[Finding]:
     if not value.isprintable():
         yield path, "must be printable text on one line"
@@ -208,6 +224,8 @@ def check_hardware(hardware: HardwareTable) -> Iterator[Finding]:
     """Facts that need each other in a hardware profile."""
     if hardware.row_cost is not None and hardware.row_cost_source is None:
         yield ("row_cost",), "needs row_cost_source: the cells that it was fitted to"
+    if hardware.row_cost is None and "row_cost_sd" in hardware.model_fields_set:
+        yield ("row_cost_sd",), "says nothing without row_cost"
 
 
 def check_workload(workload: WorkloadTable) -> Iterator[Finding]:

@@ -165,6 +165,9 @@ class Pool:
         objective: What to prefer.
         require_tags: A member qualifies only with all of these tags.
         offload: Whether an evicted or spilled member still qualifies.
+        min_context: Tokens that one request must be able to hold; None asks for none.
+        quality_bound: Largest perplexity as a multiple of the lowest comparable one, at
+            least 1; None for no bound.
     """
 
     name: str
@@ -172,6 +175,8 @@ class Pool:
     objective: Objective = Objective.BALANCED
     require_tags: tuple[str, ...] = ()
     offload: Offload = Offload.REFUSE
+    min_context: int | None = None
+    quality_bound: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,6 +289,7 @@ class HardwareProfile:
         gate: absolute (that temperature), or relative for a card without a fan of its own,
             which rests at the temperature of its surroundings.
         row_cost: c of t(k) = t0 (1 + c k), the step time over verification rows.
+        row_cost_sd: Standard deviation of ``row_cost`` from card to card and build to build.
         row_cost_source: Which measured cells it was fitted to.
         drafting_note: One sentence for reports and forecasts, or None.
     """
@@ -298,6 +304,7 @@ class HardwareProfile:
     row_cost_source: str | None
     drafting_note: str | None
     gate: str = "absolute"
+    row_cost_sd: float = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,6 +87,8 @@ class PoolTable(Table):
     objective: Literal["balanced", "speed", "quality"] = "balanced"
     require_tags: list[Text] = Field(default_factory=list)
     offload: OffloadWord = "refuse"
+    min_context: int | None = Field(default=None, ge=1, le=16_777_216)
+    quality_bound: float | None = Field(default=None, ge=1.0, le=100.0)
 
 
 class QualityTable(Table):
@@ -146,6 +148,7 @@ class HardwareTable(Table):
     gate_edge_c: float | None = Field(default=None, gt=0.0, lt=150.0)
     gate: Literal["absolute", "relative"] = "absolute"
     row_cost: float | None = Field(default=None, gt=0.0, lt=100.0)
+    row_cost_sd: float = Field(default=0.1, gt=0.0, lt=100.0)
     row_cost_source: Text | None = None
     drafting_note: Text | None = None
     model_defaults: LaunchTable = Field(default_factory=LaunchTable)

@@ -79,6 +79,8 @@ members = ["qwen3.6-27b-b2"]
 objective = "speed"
 require_tags = ["big"]
 offload = "accept"
+min_context = 4096
+quality_bound = 1.05
 """,
     )
     config = load(path)
@@ -87,10 +89,11 @@ offload = "accept"
     assert config.engine.binary == str(tmp_path / "bin/llama-server")
     assert config.engine.extra_env == (("HIP_VISIBLE_DEVICES", "0"),)
     assert config.hardware is not None
-    assert config.hardware.row_cost == 0.41
+    assert (config.hardware.row_cost, config.hardware.row_cost_sd) == (0.41, 0.1)
     assert config.tuning.mode is TuningMode.IDLE
     pool = config.pools["best"]
     assert (pool.objective, pool.offload) == (Objective.SPEED, Offload.ACCEPT)
+    assert (pool.min_context, pool.quality_bound) == (4096, 1.05)
     profile = config.profile_for("default")
     assert profile is config.profiles["qwen3.6-27b-b2"]
     assert profile.drafter == DrafterConfig(kind=Drafter.MTP, max_depth=5, depth=2)
@@ -221,6 +224,15 @@ def test_a_row_cost_needs_its_source(tmp_path: Path) -> None:
     assert problem == (
         f"{card}:4: row_cost: needs row_cost_source: the cells that it was fitted to"
     )
+
+
+def test_a_deviation_of_the_row_cost_needs_the_row_cost(tmp_path: Path) -> None:
+    card = write(
+        tmp_path / "profiles/hardware/card.toml",
+        'description = "d"\nisa = "i"\nvram_mib = 1\nrow_cost_sd = 0.2\n',
+    )
+    path = write(tmp_path / "mtpd.toml", '[budget]\nhardware = "card"\n')
+    assert problems(path) == (f"{card}:4: row_cost_sd: says nothing without row_cost",)
 
 
 def test_localhost_is_the_loopback_address(tmp_path: Path) -> None:

@@ -176,6 +176,28 @@ if TYPE_CHECKING:
             "mtpd.toml:2: pools.p.members: must have at least 1 item, not 0",
         ),
         (
+            '[pools.p]\nmembers = ["tiny-chained"]\nmin_context = 0\n',
+            "mtpd.toml:3: pools.p.min_context: must be greater than or equal to 1, not 0",
+        ),
+        (
+            (
+                "[models.m]\nmodel = 'm'\ncontext = 8192\nslots = 2\n"
+                "[pools.p]\nmembers = ['m']\nmin_context = 4097\n"
+            ),
+            (
+                "mtpd.toml:7: pools.p.min_context: no member holds 4097 tokens in one slot;"
+                " the most is 4096"
+            ),
+        ),
+        (
+            '[pools.p]\nmembers = ["tiny-chained"]\nquality_bound = 0.9\n',
+            "mtpd.toml:3: pools.p.quality_bound: must be greater than or equal to 1, not 0.9",
+        ),
+        (
+            "[models.m]\nmodel = 'm'\n[pools.p]\nmembers = ['m']\nquality_bound = 1.05\n",
+            ("mtpd.toml:5: pools.p.quality_bound: no member has a [quality] table to compare by"),
+        ),
+        (
             '[models.m]\nmodel = "m"\ndrafter = { max_depth = 2 }\n',
             "mtpd.toml:3: models.m.drafter.max_depth: must be 0 where kind is 'none', not 2",
         ),
