@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from mtpd.views import Json
     from tuner.belief import Belief
+    from tuner.cost import RowCost
     from tuner.design import Design
     from tuner.summary import ArmSummary
     from tuner.types import Arm
@@ -52,6 +53,7 @@ class ModelStory:
         verdicts: Residency of each start with its evidence, as it was recorded.
         note: What is missing and why, or where it is told.
         joined: Whether the speeds are told; a pool compares what the cells give.
+        row_cost: Known beforehand for this card, or None.
     """
 
     profile: str
@@ -61,6 +63,7 @@ class ModelStory:
     verdicts: Mapping[str, Json]
     note: str = ""
     joined: bool = True
+    row_cost: RowCost | None = None
 
 
 def model_chain(story: ModelStory) -> ModelChainView:
@@ -69,7 +72,8 @@ def model_chain(story: ModelStory) -> ModelChainView:
     rows = summarise(history.observations, history.starts)
     belief: Belief | Unknown = Unknown("it plays no role")
     if story.joined:
-        belief = believe(history, deepest=max((row.arm.depth for row in rows), default=0))
+        deepest = max((row.arm.depth for row in rows), default=0)
+        belief = believe(history, deepest=deepest, row_cost=story.row_cost)
     notes = [story.note] if story.note else []
     if story.joined and isinstance(belief, Unknown):
         notes.append(f"no speeds can be joined: {belief.reason}")
@@ -80,7 +84,7 @@ def model_chain(story: ModelStory) -> ModelChainView:
         stop=None if stop is None else stop.reason,
         starts=tuple(_start(one, story) for one in _starts(history)),
         cells=tuple(_cells(rows)),
-        cost=None if isinstance(belief, Unknown) else _cost(belief),
+        cost=None if isinstance(belief, Unknown) else _cost(belief, story.row_cost),
         speeds=() if isinstance(belief, Unknown) else _speeds(belief, rows, story),
         out=None if stop is None else tuple(_out(stop)),
         note="; ".join(notes),
@@ -178,7 +182,7 @@ def _cells(rows: Sequence[ArmSummary]) -> list[CellView]:
     ]
 
 
-def _cost(belief: Belief) -> CostView | None:
+def _cost(belief: Belief, known: RowCost | None) -> CostView | None:
     if not belief.deepest:
         return None
     depths = len({arm.depth for arm in belief.arms})
@@ -187,9 +191,18 @@ def _cost(belief: Belief) -> CostView | None:
         source += f", and the step times of {depths} depths" if depths > 1 else ""
     elif depths > 1:
         source = f"the step times of {depths} depths"
-    else:
+    elif known is None:
         source = "assumed beforehand: one depth without single steps does not show it"
+    else:
+        source = f"{_assumed(known)} until measured"
+        known = None
+    if known is not None:
+        source += f"; before them {_assumed(known)}"
     return CostView(row_cost=IntervalView.of(belief.row_cost()), source=source)
+
+
+def _assumed(known: RowCost) -> str:
+    return f"{known.c:g} ± {known.sd:g} assumed from {known.source}"
 
 
 def _speeds(
@@ -224,7 +237,7 @@ def _forecast(story: ModelStory, depth: int) -> Interval | None:
     first = next((i for i, start in enumerate(starts) if start.arm.depth == depth), None)
     if not first:
         return None
-    belief = believe(_before(story.history, first), deepest=depth)
+    belief = believe(_before(story.history, first), deepest=depth, row_cost=story.row_cost)
     return None if isinstance(belief, Unknown) else belief.tps(depth)
 
 

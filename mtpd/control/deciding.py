@@ -52,6 +52,7 @@ class DepthInputs:
         repetitions: Of every prompt.
         short_steps: Wanted per row count of every start.
         budget: Limits.
+        accept_offload: Whether an arm with layers outside device memory may be chosen.
     """
 
     subject: str
@@ -68,6 +69,7 @@ class DepthInputs:
     repetitions: int = 1
     short_steps: int = 0
     budget: Budget = field(default_factory=Budget)
+    accept_offload: bool = False
 
     @property
     def design(self) -> Design:
@@ -81,6 +83,7 @@ class DepthInputs:
                 row_cost=self.row_cost,
                 deepest=self.deepest,
                 short_steps=self.short_steps,
+                accept_offload=self.accept_offload,
             )
         if self.method == PROBE:
             return Probe(
@@ -97,6 +100,7 @@ class DepthInputs:
             repetitions=self.repetitions,
             budget=self.budget,
             deepest=self.deepest,
+            accept_offload=self.accept_offload,
         )
 
 
@@ -153,6 +157,8 @@ class PoolInputs:
         objective: balanced, speed or quality.
         require: Tags that the model must have.
         accept_offload: Whether layers outside device memory are acceptable.
+        least_context_tokens: Tokens that one request must be able to hold; 0 asks for none.
+        quality_bound: Largest perplexity as a multiple of the lowest comparable one, or None.
         incumbent: The arm that served the pool before, or None.
         members: Models that can be chosen.
     """
@@ -164,6 +170,8 @@ class PoolInputs:
     objective: Objective = Objective.BALANCED
     require: frozenset[str] = frozenset()
     accept_offload: bool = False
+    least_context_tokens: int = 0
+    quality_bound: float | None = None
     incumbent: Arm | None = None
     members: tuple[Member, ...] = ()
 
@@ -190,6 +198,7 @@ def _of_depth(inputs: DepthInputs) -> Decision:
         memory_bytes=inputs.memory_bytes,
         deepest=inputs.deepest,
         row_cost=inputs.row_cost,
+        accept_offload=inputs.accept_offload,
     )
 
 
@@ -201,4 +210,6 @@ def _of_pool(inputs: PoolInputs) -> Decision:
         subject=inputs.subject,
         require=inputs.require,
         accept_offload=inputs.accept_offload,
+        least_context_tokens=inputs.least_context_tokens,
+        quality_bound=inputs.quality_bound,
     )

@@ -83,6 +83,7 @@ def _stories(
                     design=inputs.design,
                     memory_bytes=inputs.memory_bytes,
                     verdicts=verdicts,
+                    row_cost=inputs.row_cost,
                 )
             ]
         case PoolInputs():

@@ -117,6 +117,7 @@ def _depth_json(inputs: DepthInputs) -> dict[str, Json]:
         "repetitions": inputs.repetitions,
         "short_steps": inputs.short_steps,
         "budget": asdict(inputs.budget),
+        "accept_offload": inputs.accept_offload,
         "history": _history_json(inputs.history),
     }
 
@@ -137,6 +138,7 @@ def _depth(found: Mapping[str, Any], observations: Sequence[Observation]) -> Dep
         repetitions=found["repetitions"],
         short_steps=found["short_steps"],
         budget=Budget(**found["budget"]),
+        accept_offload=found.get("accept_offload", False),
         history=_history(found["history"], observations),
     )
 
@@ -150,6 +152,8 @@ def _pool_json(inputs: PoolInputs) -> dict[str, Json]:
         "objective": inputs.objective.value,
         "require": _sorted(inputs.require),
         "accept_offload": inputs.accept_offload,
+        "least_context_tokens": inputs.least_context_tokens,
+        "quality_bound": inputs.quality_bound,
         "incumbent": _arm_or_none(inputs.incumbent),
         "members": [_member_json(member) for member in inputs.members],
     }
@@ -175,6 +179,8 @@ def _pool(found: Mapping[str, Any], observations: Sequence[Observation]) -> Pool
         objective=Objective(found["objective"]),
         require=frozenset(found["require"]),
         accept_offload=found["accept_offload"],
+        least_context_tokens=found.get("least_context_tokens", 0),
+        quality_bound=found.get("quality_bound"),
         incumbent=_arm_from(found["incumbent"]),
         members=tuple(_member(member, observations) for member in found["members"]),
     )

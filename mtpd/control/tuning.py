@@ -22,8 +22,10 @@ from mtpd.control.recorded import encode_inputs
 from mtpd.control.rows import depth_rows
 from mtpd.errors import MtpdError
 from mtpd.supervise.present import residency_view
+from mtpd.types import NotApplicable
 from mtpd.views import encode
 from tuner.compare import PerplexityRun, Quality
+from tuner.cost import RowCost
 from tuner.design import SHORT_STEPS
 from tuner.plan import ATTEMPTS
 from tuner.pools import Objective
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from mtpd.calibrate import Calibrator, Repetition, Sampling, Sink, Started
-    from mtpd.config.model import Config, Pool, Profile
+    from mtpd.config.model import Config, HardwareProfile, Pool, Profile
     from mtpd.control.memory import MemoryForecast
     from mtpd.control.progress import OperationProgress
     from mtpd.types import Verdict
@@ -220,7 +222,8 @@ class Tuning:
         for profile, depths in zip(plan.profiles, plan.depths, strict=True):
             before = len(sink.taken)
             forecast = await self._memory(profile)
-            task = _task(plan, profile, depths, forecast, limits)
+            hardware = self._config.hardware
+            task = _task(plan, profile, depths, forecast, limits, hardware=hardware)
             counted = StartCount(
                 design=task.design,
                 shown=progress,
@@ -309,6 +312,8 @@ def _task(
     depths: Sequence[int],
     forecast: MemoryForecast,
     limits: Limits,
+    *,
+    hardware: HardwareProfile | None,
 ) -> DepthInputs:
     """What is asked of one profile, before anything was told.
 
@@ -317,7 +322,8 @@ def _task(
     """
     wanted = tuple(profile.arm(depth) for depth in depths)
     deepest, out = forecast.deepest, {one.arm for one in forecast.out}
-    if profile.offload.value == "accept":
+    accept_offload = profile.offload.value == "accept"
+    if accept_offload:
         deepest, out = None, set()  # a depth that evicts may be wanted all the same
     arms = wanted if deepest is not None else tuple(arm for arm in wanted if arm not in out)
     starts = SEARCH_STARTS if plan.method == MODEL_BASED else ATTEMPTS * len(arms)
@@ -328,11 +334,26 @@ def _task(
         notes=memory_notes(forecast, [arm for arm in wanted if arm in out]),
         memory_bytes={arm: size for arm, size in forecast.memory_bytes.items() if arm in wanted},
         deepest=deepest,
+        row_cost=_row_cost(hardware, forecast),
         arms=arms or wanted,
         workloads=plan.workloads,
         repetitions=plan.repetitions,
         short_steps=0 if plan.method == SWEEP else SHORT_STEPS,
         budget=limits.budget(max_starts=starts),
+        accept_offload=accept_offload,
+    )
+
+
+def _row_cost(hardware: HardwareProfile | None, forecast: MemoryForecast) -> RowCost | None:
+    """What the card's profile says of a row; an engine on the host does not run on that card."""
+    if hardware is None or hardware.row_cost is None:
+        return None
+    if isinstance(forecast.budget, NotApplicable):
+        return None
+    return RowCost(
+        c=hardware.row_cost,
+        sd=hardware.row_cost_sd,
+        source=f"the hardware profile {hardware.name}",
     )
 
 
@@ -345,6 +366,8 @@ def _pool_task(plan: TuningPlan, pool: Pool, notes: tuple[str, ...]) -> PoolInpu
         objective=Objective(pool.objective.value),
         require=frozenset(pool.require_tags),
         accept_offload=pool.offload.value == "accept",
+        least_context_tokens=pool.min_context or 0,
+        quality_bound=pool.quality_bound,
     )
 
 

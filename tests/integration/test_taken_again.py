@@ -132,6 +132,20 @@ async def test_starts_that_measured_nothing_or_do_not_fit_are_among_the_inputs()
     assert_same([(view, inputs)])
 
 
+async def test_a_model_on_the_cpu_that_its_profile_accepts() -> None:
+    out = Script(acceptance=(0.9, 0.9, 0.9), row_cost=0.05, device=Device(), evict_at_depth=0)
+    async with home(out, alpha='offload = "accept"') as place:
+        async with daemon_at(place) as (running, _):
+            await tuned(running, "alpha", method="model-based", max_tokens=32)
+        found = await recorded(place.directories.state)
+
+    ((view, inputs),) = found
+    assert "partly on the CPU" in view.reason
+    assert isinstance(inputs, DepthInputs)
+    assert {start.arm.depth for start in inputs.history.starts} == {0, 1, 2, 3}
+    assert_same(found)
+
+
 async def test_what_an_operator_ordered_has_no_inputs_to_decide_from() -> None:
     async with home(STUDY_ROWS) as place:
         async with daemon_at(place) as (running, _):

@@ -90,6 +90,7 @@ INPUTS = st.builds(
         max_seconds=LIMIT,
         max_joules=LIMIT,
     ),
+    accept_offload=st.booleans(),
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 99) | st.floats() | st.text(max_size=3),

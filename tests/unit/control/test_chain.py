@@ -14,6 +14,7 @@ from mtpd.control.recorded import encode_inputs
 from mtpd.views import ArmView, IntervalView, encode
 from tests.fakes.values import decision_view, measurement_view
 from tests.unit.tuner.machine import WORKLOADS, Machine, arm, arms
+from tuner.cost import RowCost
 from tuner.plan import Ask, History
 from tuner.types import Act, Budget, Resident, Start
 
@@ -129,6 +130,35 @@ def test_without_single_steps_the_source_of_the_row_cost_is_the_depths_or_nothin
     plain = inputs_of(arms=arms(0), method="sweep")
     (model,) = explained(plain).models
     assert model.cost is None
+
+
+def test_a_row_cost_that_was_known_beforehand_is_named_with_what_replaced_it() -> None:
+    known = RowCost(c=0.5, sd=0.1, source="the hardware profile card")
+    one = inputs_of(replace(STUDY, draft_share=None), arms=arms(2), row_cost=known)
+    view = explained(one)
+    (model,) = view.models
+    assert view.replay.state == "same"
+    assert model.cost is not None
+    assert model.cost.source == "0.5 ± 0.1 assumed from the hardware profile card until measured"
+    assert model.cost.row_cost.mid == pytest.approx(0.5, abs=0.04)
+    (model,) = explained(inputs_of(row_cost=known)).models
+    assert model.cost is not None
+    assert model.cost.source.endswith(
+        "; before them 0.5 ± 0.1 assumed from the hardware profile card"
+    )
+    assert model.cost.row_cost.mid == pytest.approx(0.41, abs=0.04)
+
+
+def test_a_forecast_before_the_second_start_rests_on_the_known_row_cost() -> None:
+    plain = replace(STUDY, draft_share=None)
+    found = []
+    for known in (None, RowCost(c=1.0, sd=0.01, source="another card")):
+        inputs = inputs_of(plain, method="sweep", short_steps=0, row_cost=known, arms=arms(1, 2))
+        (model,) = explained(inputs).models
+        forecast = model.speeds[2].forecast_tps
+        assert forecast is not None
+        found.append(forecast.mid)
+    assert found[1] < 0.95 * found[0]
 
 
 def test_what_does_not_fit_and_what_does_not_pay_are_kept_apart() -> None:

@@ -93,6 +93,8 @@ POOL = PoolInputs(
     objective=Objective.QUALITY,
     require=frozenset({"b", "a"}),
     accept_offload=True,
+    least_context_tokens=2048,
+    quality_bound=1.05,
     incumbent=arm("tiny"),
     members=(
         Member(
@@ -332,3 +334,18 @@ def test_a_pool_is_decided_by_its_own_rules() -> None:
     )
 
     assert decide(replace(POOL, applied=True)) == expected
+
+
+def test_rows_from_before_offload_and_bounds_were_recorded_asked_for_none() -> None:
+    depth, pool = journalled(DEPTH), journalled(POOL)
+    for found, keys in (
+        (depth, ["accept_offload"]),
+        (pool, ["least_context_tokens", "quality_bound"]),
+    ):
+        for key in keys:
+            del found[key]
+    old_depth, old_pool = decode_inputs(depth, ()), decode_inputs(pool, ())
+    assert isinstance(old_depth, DepthInputs)
+    assert not old_depth.accept_offload
+    assert isinstance(old_pool, PoolInputs)
+    assert (old_pool.least_context_tokens, old_pool.quality_bound) == (0, None)

@@ -32,6 +32,7 @@ from mtpd.store.samples import Measurements
 from mtpd.types import GateResult, NotApplicable
 from tests.fakes.clock import FakeClock
 from tests.fakes.values import operation_view
+from tests.unit.control.big import CARD
 from tests.unit.control.held import scripted
 from tests.unit.control.made import arm, config, profile
 from tuner.memory import QWEN35_27B_B2, LoadPlan, assumed, predict
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from mtpd.config.model import Profile
+    from mtpd.config.model import HardwareProfile, Profile
     from mtpd.control.memory import MemoryForecast
     from mtpd.control.tuning import TuningPlan
     from mtpd.views import DecisionView, Json, MeasurementView
@@ -79,6 +80,7 @@ class House:
     holds: list[str] = field(default_factory=list)
     busy: str | None = None
     memory: Callable[[Profile], MemoryForecast] = no_device
+    hardware: HardwareProfile | None = None
 
     def report(self, done: int, total: int | None, note: str) -> None:
         self.progress.append((done, total, note))
@@ -96,7 +98,7 @@ class House:
 
     async def run(self, plan: TuningPlan) -> dict[str, Json]:
         tuning = Tuning(
-            config=CONFIG,
+            config=replace(CONFIG, hardware=self.hardware),
             calibrator=Calibrator(workloads=CONFIG.workloads, gate=self.gated, clock=FakeClock()),
             recorder=StoreRecorder(
                 measurements=Measurements(db=self.db, clock=FakeClock()),
@@ -287,6 +289,59 @@ async def test_an_offload_that_is_accepted_leaves_every_depth_open(tmp_path: Pat
         accepting = replace(ALPHA, offload=Offload.ACCEPT)
         await made.run(replace(plan(depths=None), profiles=(accepting,)))
     assert {which.depth for which in made.device.starts} == {0, 1, 2, 3}
+
+
+async def test_a_model_that_fits_at_no_depth_is_tuned_where_its_profile_accepts_that(
+    tmp_path: Path,
+) -> None:
+    pool = replace(POOL, members=("alpha",), offload=Offload.ACCEPT)
+    accepting = replace(ALPHA, offload=Offload.ACCEPT)
+    async with house(tmp_path, residency=lambda _arm: Evicted(layers=4)) as made:
+        asked = replace(plan("both", method="model-based", depths=None), pool=pool)
+        await made.run(replace(asked, profiles=(accepting,), depths=asked.depths[:1]))
+        alpha, both = await made.decisions()
+        recorded = await Journal(db=made.db, clock=FakeClock()).inputs(alpha.id)
+    assert sorted(which.depth for which in made.device.starts) == [0, 1, 2, 3]
+    assert (alpha.act, both.act) == ("choose", "choose")
+    assert "tok/s, partly on the CPU, " in alpha.reason
+    assert both.arm == alpha.arm
+    assert "partly on the CPU" in both.reason
+    assert recorded is not None
+    assert recorded[1]["accept_offload"] is True
+
+
+async def test_the_bounds_of_a_pool_keep_members_out(tmp_path: Path) -> None:
+    pool = replace(POOL, min_context=8192)
+    async with house(tmp_path) as made:
+        asked = plan("both", depths=(0,))
+        wide = replace(BETA, context=8192)
+        await made.run(replace(asked, pool=pool, profiles=(ALPHA, wide)))
+        *_, both = await made.decisions()
+        quality = replace(asked, pool=replace(POOL, quality_bound=1.05))
+        await made.run(replace(quality, apply=False))
+        *_, bounded = await made.decisions()
+    assert both.arm is not None
+    assert both.arm.profile == "beta"
+    assert any("holds 4096 of 8192 tokens (R1)" in line for line in both.evidence)
+    assert "has no measured perplexity (R0)" in bounded.reason
+
+
+async def test_the_row_cost_of_the_cards_profile_is_what_the_search_takes_for_likely(
+    tmp_path: Path,
+) -> None:
+    card = replace(CARD, row_cost=0.41, row_cost_sd=0.2, row_cost_source="three cells")
+    found: list[Any] = []
+    for number, memory in enumerate((depth_one_fits, no_device)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        async with house(folder) as made:
+            made.memory, made.hardware = memory, card
+            await made.run(plan(method="model-based", depths=(0, 1)))
+            (decision,) = await made.decisions()
+            recorded = await Journal(db=made.db, clock=FakeClock()).inputs(decision.id)
+        assert recorded is not None
+        found.append(recorded[1]["row_cost"])
+    assert found == [{"c": 0.41, "sd": 0.2, "source": "the hardware profile card"}, None]
 
 
 async def test_the_starts_of_a_pool_are_limited_together(tmp_path: Path) -> None:
