@@ -24,7 +24,7 @@ from aiohttp import web
 from mtpd import __version__
 from mtpd import metrics as prometheus
 from mtpd.api import problem, routes
-from mtpd.api.auth import Policy
+from mtpd.api.auth import Policy, owns
 from mtpd.bus import Bus
 from mtpd.clock import Clock, SystemClock, rfc3339
 from mtpd.config.directories import private_directory
@@ -357,6 +357,7 @@ class House:
             on_finished=self._publish,
             clock=self._clock,
             instance=self._bus.boot,
+            owns=owns,
         )
         return app
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler, Middleware
 
-__all__ = ["Asked", "Peer", "Plane", "Policy", "Scope", "decide", "middleware"]
+__all__ = ["Asked", "Peer", "Plane", "Policy", "Scope", "decide", "middleware", "owns"]
 
 CONTROL_PREFIX = "/mtpd/"
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -209,6 +209,11 @@ def middleware(policy: Policy, scopes: Mapping[tuple[str, str], Scope]) -> Middl
         return await handler(request) if problem is None else problem_response(problem)
 
     return authenticate
+
+
+def owns(request: web.Request) -> bool:
+    """Whether a request that was let through came over the control socket."""
+    return _peer_of(request).uid is not None
 
 
 def _asked(request: web.Request, scopes: Mapping[tuple[str, str], Scope]) -> Asked:

@@ -134,6 +134,7 @@ def cards(config: Config, pools: Mapping[str, str]) -> tuple[ModelCard, ...]:
             id=p.name,
             created=_created(p.model),
             context=p.context // p.slots,
+            slots=p.slots,
             aliases=p.aliases,
         )
         for p in config.profiles.values()

@@ -1,4 +1,7 @@
-"""Reads a request body within bounds: its type, its size, its pace, and the sum of all."""
+"""Reads a request body within bounds: its type, its size, its pace, and the sum of all.
+
+A form is read only as far as needed (``mtpd.proxy.payload``).
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ class Bodies:
 
     Attributes:
         held: Bytes of all bodies that are held now.
+        idle_s: How long a client may pause within a body.
     """
 
     def __init__(
@@ -38,7 +42,7 @@ class Bodies:
         total: int = MAX_TOTAL_BYTES,
         idle_s: float = IDLE_S,
     ) -> None:
-        self._limit, self._total, self._idle_s = limit, total, idle_s
+        self._limit, self._total, self.idle_s = limit, total, idle_s
         self.held = 0
 
     @contextmanager
@@ -51,38 +55,43 @@ class Bodies:
             self.held -= len(buffer)
 
     async def read(self, request: web.Request, buffer: bytearray) -> web.Response | None:
-        """Read a body into a counted buffer; what the client must be told, or None."""
-        refused = self._refuse_head(request)
-        if refused is not None:
-            return refused
-        try:
-            while True:
-                with anyio.fail_after(self._idle_s):
-                    chunk = await request.content.readany()
-                if not chunk:
-                    return None
-                buffer += chunk
-                self.held += len(chunk)
-                if len(buffer) > self._limit:
-                    return self._too_large()
-                if self.held > self._total:
-                    return self._too_much()
-        except TimeoutError:
-            return replies.error(408, "the body did not arrive in time", code="body_timeout")
-        except web.RequestPayloadError:
-            return replies.error(400, "the body broke off", code="invalid_body")
-
-    def _refuse_head(self, request: web.Request) -> web.Response | None:
-        coding = request.headers.get("Content-Encoding", "identity").strip().lower()
-        if coding != "identity":
-            message = f"a body with Content-Encoding {coding[:40]!r} is not read"
-            return replies.error(415, message, code="unsupported_encoding")
-        if not is_json(request.headers.get("Content-Type", "")):
+        """Read a JSON body into a counted buffer; what the client must be told, or None."""
+        refused = self.refuse_coding(request)
+        if refused is None and not is_json(request.headers.get("Content-Type", "")):
             message = "the body must be sent with Content-Type: application/json"
-            return replies.error(415, message, code="unsupported_media_type")
+            refused = replies.error(415, message, code="unsupported_media_type")
+        return refused or await self.read_any(request, buffer)
+
+    async def read_any(self, request: web.Request, buffer: bytearray) -> web.Response | None:
+        """Read a body of any type, likewise."""
         if (request.content_length or 0) > self._limit:
             return self._too_large()
-        return None
+        while True:
+            before = len(buffer)
+            refused = await self.read_some(request, buffer)
+            if refused is not None or len(buffer) == before:
+                return refused
+
+    async def read_some(self, request: web.Request, buffer: bytearray) -> web.Response | None:
+        """Read what is there, likewise; nothing is added at the end of the body."""
+        try:
+            with anyio.fail_after(self.idle_s):
+                chunk = await request.content.readany()
+        except (TimeoutError, web.RequestPayloadError) as error:
+            return replies.body_stopped(timed_out=isinstance(error, TimeoutError))
+        buffer += chunk
+        self.held += len(chunk)
+        if len(buffer) > self._limit:
+            return self._too_large()
+        return self._too_much() if self.held > self._total else None
+
+    def refuse_coding(self, request: web.Request) -> web.Response | None:
+        """What a client is told that sends a compressed body, or None."""
+        coding = request.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding == "identity":
+            return None
+        message = f"a body with Content-Encoding {coding[:40]!r} is not read"
+        return replies.error(415, message, code="unsupported_encoding")
 
     def _too_large(self) -> web.Response:
         message = f"the body is larger than {self._limit} bytes"

@@ -1,79 +1,39 @@
-"""The inference endpoints: relayed to an engine, or answered by the daemon itself.
+"""The data plane's handlers: find the model a request is for, and have it carried there.
 
-Covers the life of one request from its body to its last byte. Needs an ``AppRunner``
-with ``handler_cancellation=True``: a client that leaves cancels the handler, and that
-closes the connection to the engine, which ends the generation.
-
-Not covered: authentication, Host and Origin checks (the application's middleware).
+Not covered: the life of a request once its model is known (``mtpd.proxy.carry``), and
+authentication, Host and Origin checks (the application's middleware).
 """
 
 from __future__ import annotations
 
-import secrets
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 
-import anyio
-import structlog
 from aiohttp import web
 
-from mtpd.events import RequestFinished
 from mtpd.proxy import replies
 from mtpd.proxy.body import Bodies
-from mtpd.proxy.outcomes import RejectedError, UpstreamLostError
-from mtpd.proxy.relay import ClientGoneError, Exchange
-from mtpd.proxy.route import BadBody, Names, Routed, UnknownModel, route
-from mtpd.proxy.usage import usage_of
+from mtpd.proxy.carry import Carrier
+from mtpd.proxy.endpoints import ENDPOINTS, FORMS, Dialect, Endpoint
+from mtpd.proxy.form_scan import FormScan, boundary_of
+from mtpd.proxy.passing import PREFIX, Passed, open_to_all, split
+from mtpd.proxy.payload import Form, Whole
+from mtpd.proxy.props import props
+from mtpd.proxy.relay import Order
+from mtpd.proxy.route import BadBody, Names, Routed, UnknownModel, route, route_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from contextlib import AbstractAsyncContextManager
 
     from mtpd.clock import Clock
-    from mtpd.proxy.engines import Lease
+    from mtpd.events import RequestFinished
+    from mtpd.proxy.carry import Board
     from mtpd.proxy.replies import ModelCard
-    from mtpd.views import EngineView
 
-__all__ = ["RELAYED", "Board", "mount"]
+__all__ = ["mount"]
 
-log = structlog.get_logger()
-
-RELAYED = ("/v1/chat/completions", "/v1/completions", "/completion", "/completions")
-"""What is passed to an engine, under the same path."""
-
-ATTEMPTS = 2
-BAD_GATEWAY = 502
-CLIENT_GONE = 499
-FAILED = 400
-
-
-class Board(Protocol):
-    """What is needed of the switchboard."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether everybody is turned away."""
-
-    def lease(self, profile: str, *, request_id: str) -> AbstractAsyncContextManager[Lease]:
-        """Use a ready engine while the block runs; raises RejectedError."""
-
-    async def recheck(self, lease: Lease) -> None:
-        """Let the supervisor notice that an engine broke off."""
-
-    def engines(self) -> tuple[EngineView, ...]:
-        """Every engine."""
-
-
-@dataclass(slots=True)
-class Record:
-    """What is known of a request so far; becomes its event."""
-
-    id: str
-    path: str
-    profile: str
-    began: float
-    outcome: str = "failed"
-    status: int = 500
+MODEL_LISTS = ("/v1/models", "/models")
+HEALTH = ("/health", "/v1/health")
 
 
 class Front:
@@ -88,11 +48,14 @@ class Front:
         on_finished: Callable[[RequestFinished], None],
         clock: Clock,
         instance: str,
+        owns: Callable[[web.Request], bool],
     ) -> None:
-        self._board, self._names, self._models = board, names, models
-        self._on_finished, self._clock = on_finished, clock
+        self._board, self._names, self._models, self._owns = board, names, models, owns
         self._bodies = Bodies()
         self._headers = {**replies.SERVER, "X-Mtpd-Instance": instance}
+        self._carrier = Carrier(
+            board=board, on_finished=on_finished, clock=clock, headers=self._headers
+        )
 
     async def health(self, _: web.Request) -> web.Response:
         """Whether the daemon can serve; also while a model is loading."""
@@ -104,101 +67,85 @@ class Front:
 
     async def models(self, _: web.Request) -> web.Response:
         """Every model that can be asked for."""
-        response = replies.model_list(self._models(), self._board.engines())
-        response.headers.update(self._headers)
-        return response
+        return self._own(replies.model_list(self._models(), self._board.engines()))
 
-    async def relay(self, request: web.Request) -> web.StreamResponse:
-        """Pass a request to the engine of its model."""
+    async def props(self, request: web.Request) -> web.Response:
+        """What the engine of ``?model=`` says of itself."""
+        found = route_name(request.query.get("model", ""), self._names())
+        if isinstance(found, UnknownModel):
+            return self._own(replies.unknown_model(found))
+        return self._own(await props(self._board, found))
+
+    async def relay(self, endpoint: Endpoint, request: web.Request) -> web.StreamResponse:
+        """Pass a JSON request to the engine of its model."""
         with self._bodies.counted() as buffer:
             refused = await self._bodies.read(request, buffer)
-            if refused is None:
-                outcome = route(bytes(buffer), self._names())
-                match outcome:
-                    case Routed():
-                        return await self._recorded(request, outcome)
-                    case UnknownModel():
-                        refused = replies.unknown_model(outcome)
-                    case BadBody():
-                        refused = replies.bad_body(outcome)
-            refused.headers.update(self._headers)
-            return refused
+            if refused is not None:
+                return self._own(refused)
+            outcome = route(bytes(buffer), self._names())
+            match outcome:
+                case Routed(profile=profile, body=body):
+                    order = Order(
+                        target=endpoint.target, payload=Whole(body), dialect=endpoint.dialect
+                    )
+                    return await self._carrier.carry(request, profile, order)
+                case UnknownModel():
+                    return self._own(replies.unknown_model(outcome))
+                case BadBody():
+                    return self._own(replies.bad_body(outcome))
 
-    async def _recorded(self, request: web.Request, routed: Routed) -> web.StreamResponse:
-        record = Record(secrets.token_hex(8), request.path, routed.profile, self._clock.now())
-        exchange = Exchange(request, routed.body, headers=self._headers)
-        try:
-            return await self._served(exchange, record)
-        except ClientGoneError:
-            record.outcome, record.status = "client_gone", CLIENT_GONE
-            exchange.hang_up()
-            gone = web.Response(status=CLIENT_GONE)
-            return gone if exchange.response is None else exchange.response
-        except anyio.get_cancelled_exc_class():
-            record.outcome, record.status = "client_gone", CLIENT_GONE
-            raise
-        finally:
-            self._report(record, exchange)
+    async def form(self, endpoint: Endpoint, request: web.Request) -> web.StreamResponse:
+        """Pass a multipart form to the engine of its model, without reading all of it."""
+        refused = self._bodies.refuse_coding(request)
+        if refused is not None:
+            return self._own(refused)
+        boundary = boundary_of(request.headers.get("Content-Type", ""))
+        if boundary is None:
+            message = "the body must be sent with Content-Type: multipart/form-data; boundary=..."
+            return self._own(replies.error(415, message, code="unsupported_media_type"))
+        with self._bodies.counted() as buffer:
+            form, scan = Form(request, self._bodies, buffer), FormScan(boundary)
+            refused = await form.find_model(scan)
+            if refused is not None:
+                return self._own(refused)
+            found = route_name(scan.model or "", self._names())
+            if isinstance(found, UnknownModel):
+                return self._own(replies.unknown_model(found))
+            order = Order(target=endpoint.target, payload=form)
+            return await self._carrier.carry(request, found, order)
 
-    async def _served(self, exchange: Exchange, record: Record) -> web.StreamResponse:
-        try:
-            await self._attempts(exchange, record)
-        except RejectedError as error:
-            record.outcome, record.status = "rejected", error.status
-            return self._own(replies.rejected(error), record)
-        except UpstreamLostError as error:
-            record.outcome, record.status = "upstream_lost", BAD_GATEWAY
-            log.warning("request.upstream_lost", request_id=record.id, error=str(error))
-            if exchange.response is None:
-                return self._own(replies.upstream_lost(str(error)), record)
-            record.status = exchange.status
-            return await exchange.break_off(str(error))
-        good = exchange.status < FAILED and not exchange.summary().error
-        record.outcome, record.status = "complete" if good else "failed", exchange.status
-        return await exchange.finish()
-
-    async def _attempts(self, exchange: Exchange, record: Record) -> None:
-        """Relay; once more if the engine is lost before a byte was sent and comes back."""
-        lost: UpstreamLostError | None = None
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                async with self._board.lease(record.profile, request_id=record.id) as lease:
-                    await exchange.over(lease, attempt=attempt)
-            except RejectedError as error:
-                if lost is None:
-                    raise
-                msg = f"{lost}, and it did not come back: {error}"
-                raise UpstreamLostError(msg) from error
-            except UpstreamLostError as error:
-                if exchange.response is not None or exchange.lease is None or lost is not None:
-                    raise
-                lost = error
-                await self._board.recheck(exchange.lease)
-            else:
-                return
-
-    def _own(self, response: web.Response, record: Record) -> web.Response:
-        response.headers.update({**self._headers, "X-Mtpd-Profile": record.profile})
-        return response
-
-    def _report(self, record: Record, exchange: Exchange) -> None:
-        usage = usage_of(exchange.summary())
-        self._on_finished(
-            RequestFinished(
-                request_id=record.id,
-                profile=record.profile,
-                depth=0 if exchange.lease is None else exchange.lease.arm.depth,
-                path=record.path,
-                outcome=record.outcome,
-                status=record.status,
-                duration_s=self._clock.now() - record.began,
-                prompt_tokens=usage.prompt_tokens,
-                completion_tokens=usage.completion_tokens,
-                decode_tps=usage.decode_tps,
-                drafted=usage.drafted,
-                accepted=usage.accepted,
+    async def upstream(self, request: web.Request) -> web.StreamResponse:
+        """Pass any request to the engine of the model that its path names."""
+        passed = split(request.rel_url.raw_path, self._names())
+        if not isinstance(passed, Passed):
+            return self._own(replies.unknown_model(self._names().unknown(passed)))
+        if not passed.target:
+            status = 301 if request.method in {"GET", "HEAD"} else 308
+            where = {"Location": f"{request.rel_url.raw_path}/"}
+            return self._own(web.Response(status=status, headers=where))
+        endpoint = open_to_all(request.method, passed.target)
+        if not self._owns(request):
+            if (request.method, passed.target) == ("GET", "/props"):
+                return self._own(await props(self._board, passed.profile))
+            if endpoint is None:
+                return self._own(replies.not_open(request.method, passed.target))
+        with self._bodies.counted() as buffer:
+            refused = self._bodies.refuse_coding(request)
+            refused = refused or await self._bodies.read_any(request, buffer)
+            if refused is not None:
+                return self._own(refused)
+            query = request.rel_url.raw_query_string
+            order = Order(
+                method=request.method,
+                target=passed.target + (f"?{query}" if query else ""),
+                payload=Whole(bytes(buffer)),
+                dialect=Dialect.PLAIN if endpoint is None else endpoint.dialect,
             )
-        )
+            return await self._carrier.carry(request, passed.profile, order)
+
+    def _own(self, response: web.Response) -> web.Response:
+        response.headers.update(self._headers)
+        return response
 
 
 def mount(
@@ -210,8 +157,9 @@ def mount(
     on_finished: Callable[[RequestFinished], None],
     clock: Clock,
     instance: str,
+    owns: Callable[[web.Request], bool] = lambda _request: False,
 ) -> None:
-    """Add the inference endpoints to an application.
+    """Add the inference endpoints, the list of models and the health check.
 
     Args:
         app: Where to.
@@ -221,6 +169,8 @@ def mount(
         on_finished: Told of every request that was routed, once it has ended.
         clock: Measures durations.
         instance: Names this life of the daemon in every response.
+        owns: Whether a request comes from the daemon's own user, who may reach all of an
+            engine below ``/upstream``.
     """
     front = Front(
         board=board,
@@ -229,6 +179,11 @@ def mount(
         on_finished=on_finished,
         clock=clock,
         instance=instance,
+        owns=owns,
     )
-    app.add_routes([web.post(path, front.relay) for path in RELAYED])
-    app.add_routes([web.get("/v1/models", front.models), web.get("/health", front.health)])
+    app.add_routes([web.post(e.path, partial(front.relay, e)) for e in ENDPOINTS])
+    app.add_routes([web.post(e.path, partial(front.form, e)) for e in FORMS])
+    app.add_routes([web.get(path, front.models) for path in MODEL_LISTS])
+    app.add_routes([web.get(path, front.health) for path in HEALTH])
+    app.add_routes([web.get("/props", front.props, allow_head=False)])
+    app.add_routes([web.route("*", f"{PREFIX}{{tail:.+}}", front.upstream)])

@@ -19,9 +19,16 @@ _TO_ENGINE = ("Accept", "Content-Type")
 _TO_CLIENT = ("Content-Type", "Content-Length", "Cache-Control", "Retry-After")
 
 
-def to_engine(headers: Mapping[str, str]) -> dict[str, str]:
-    """What the engine gets of a client's headers (a case-insensitive mapping)."""
+def to_engine(headers: Mapping[str, str], *, length: int | None = None) -> dict[str, str]:
+    """What the engine gets of a client's headers (a case-insensitive mapping).
+
+    Args:
+        headers: The client's.
+        length: Of the body in bytes; None where it is not known or there is none.
+    """
     kept = {name: headers[name] for name in _TO_ENGINE if name in headers}
+    if length:
+        kept["Content-Length"] = str(length)
     # The bytes are relayed as they are, so they must not be compressed for us.
     return kept | {"Accept-Encoding": "identity"}
 

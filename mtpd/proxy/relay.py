@@ -7,25 +7,28 @@ that its engine broke off so that no client can take it for a whole one.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
 from aiohttp import web
 
 from mtpd.proxy import replies
+from mtpd.proxy.endpoints import Dialect
 from mtpd.proxy.headers import to_client, to_engine
 from mtpd.proxy.outcomes import UpstreamLostError
 from mtpd.proxy.upstream import next_chunk
 from mtpd.proxy.usage import Summary, Tap
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     import aiohttp
 
     from mtpd.proxy.engines import Lease
+    from mtpd.proxy.payload import Payload
 
-__all__ = ["ClientGoneError", "Exchange"]
+__all__ = ["ClientGoneError", "Exchange", "Order", "pass_on"]
 
 WRITE_STALL_S = 30.0
 """How long a client may leave its connection full."""
@@ -38,16 +41,61 @@ class ClientGoneError(Exception):
     """The client hung up or stopped reading."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What an engine is asked.
+
+    Attributes:
+        method: Of the request to the engine.
+        target: Path and query as the engine gets them.
+        payload: The body.
+        dialect: How a stream that breaks off tells it.
+    """
+
+    method: str = "POST"
+    target: str
+    payload: Payload
+    dialect: Dialect = Dialect.PLAIN
+
+
+async def pass_on(
+    first: bytes,
+    more: Callable[[], Awaitable[bytes]],
+    send: Callable[[bytes], Awaitable[None]],
+    tap: Tap,
+) -> None:
+    """Send every chunk as it came, one at a time, and show the tap a copy.
+
+    The next chunk is not taken before the last one was sent: whoever reads slowly slows
+    the engine down and fills no memory here.
+
+    Args:
+        first: What is there already.
+        more: Gives the next bytes, b"" at the end.
+        send: Takes them; returns when there is room for more.
+        tap: Reads the copy.
+    """
+    chunk = first
+    while chunk:
+        tap.feed(chunk)
+        await send(chunk)
+        chunk = await more()
+
+
 class Exchange:
     """Carries one request to an engine and the response back.
 
     Attributes:
+        order: What the engine is asked.
         response: What was begun towards the client, or None while another try is possible.
         lease: The engine that was used last.
+        on_begin: Called when the response begins.
     """
 
-    def __init__(self, request: web.Request, body: bytes, *, headers: Mapping[str, str]) -> None:
-        self._request, self._body, self._headers = request, body, headers
+    def __init__(self, request: web.Request, order: Order, *, headers: Mapping[str, str]) -> None:
+        self._request, self._headers = request, headers
+        self.order = order
+        self.on_begin: Callable[[], None] = lambda: None
         self._tap = Tap(sse=False)
         self._sse = False
         self.response: web.StreamResponse | None = None
@@ -63,10 +111,10 @@ class Exchange:
         self.lease = lease
         with lease.cut as cut:
             async with lease.upstream.open(
-                "POST",
-                self._request.path,
-                headers=to_engine(self._request.headers),
-                data=self._body,
+                self.order.method,
+                self.order.target,
+                headers=to_engine(self._request.headers, length=self.order.payload.length),
+                data=self.order.payload.data(),
             ) as answer:
                 await self._pass_on(answer, attempt)
         if cut.cancelled_caught:
@@ -95,7 +143,7 @@ class Exchange:
         if self._sse:
             gap = b"" if self.summary().between_events else b"\n\n"
             with suppress(ConnectionError), anyio.move_on_after(LAST_WORDS_S):
-                await self.response.write(gap + replies.broken_off(message))
+                await self.response.write(gap + replies.broken_off(message, self.order.dialect))
         self.hang_up()
         return self.response
 
@@ -109,12 +157,15 @@ class Exchange:
         chunk = await next_chunk(answer)
         self._sse = answer.content_type == "text/event-stream"
         self._tap = Tap(sse=self._sse)
-        self.response = self._begin(answer, attempt)
-        await self._send(self.response.prepare(self._request))
-        while chunk:
-            self._tap.feed(chunk)
-            await self._send(self.response.write(chunk))
-            chunk = await next_chunk(answer)
+        self.response = response = self._begin(answer, attempt)
+        self.on_begin()
+        await self._send(response.prepare(self._request))
+        await pass_on(
+            chunk,
+            lambda: next_chunk(answer),
+            lambda data: self._send(response.write(data)),
+            self._tap,
+        )
         if self._sse and answer.status == OK:
             self._must_be_whole()
 
@@ -132,6 +183,8 @@ class Exchange:
             "X-Mtpd-Depth": str(self.lease.arm.depth),
             "X-Mtpd-Attempt": str(attempt),
         }
+        if self._sse:
+            own["X-Accel-Buffering"] = "no"  # nginx would hold events back
         return web.StreamResponse(
             status=answer.status,
             reason=answer.reason,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from mtpd.proxy.endpoints import Dialect
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,9 +20,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ModelCard",
     "bad_body",
+    "body_stopped",
     "broken_off",
     "error",
+    "loaded",
     "model_list",
+    "not_open",
     "rejected",
     "unknown_model",
     "upstream_lost",
@@ -45,6 +50,7 @@ class ModelCard:
         id: The name to ask for.
         created: When its file was made, Unix seconds.
         context: Tokens that one request may use.
+        slots: How many requests its engine works on at once; each has its own context.
         aliases: Other names of it.
         profile: The model that answers; a pool names the one chosen for it now.
     """
@@ -52,6 +58,7 @@ class ModelCard:
     id: str
     created: int
     context: int
+    slots: int = 1
     aliases: tuple[str, ...] = ()
     profile: str | None = None
 
@@ -65,7 +72,7 @@ def error(  # noqa: D417 - the others are the fields of OpenAI's error object
     param: str | None = None,
     retry_after_s: int | None = None,
 ) -> web.Response:
-    """An error in OpenAI's shape.
+    """An error in OpenAI's shape; with the outer fields of Anthropic and llama-swap.
 
     Args:
         retry_after_s: Seconds for a Retry-After header, or None for no such header.
@@ -74,7 +81,8 @@ def error(  # noqa: D417 - the others are the fields of OpenAI's error object
     headers = dict(SERVER)
     if retry_after_s is not None:
         headers["Retry-After"] = str(retry_after_s)
-    return web.json_response({"error": fields}, status=status, headers=headers)
+    body = {"type": "error", "src": "mtpd", "error": fields}
+    return web.json_response(body, status=status, headers=headers)
 
 
 def unknown_model(outcome: UnknownModel) -> web.Response:
@@ -91,9 +99,25 @@ def unknown_model(outcome: UnknownModel) -> web.Response:
     return error(404, message, code="model_not_found", param="model")
 
 
+def not_open(method: str, target: str) -> web.Response:
+    """403: a part of the engine that shows or changes what belongs to others."""
+    message = (
+        f"{method} {target[:200]} of an engine is open on the control socket only "
+        "(curl --unix-socket PATH; GET /mtpd/v1/status names the path)"
+    )
+    return error(403, message, kind="permission_error", code="control_socket_only")
+
+
 def bad_body(outcome: BadBody) -> web.Response:
     """400."""
     return error(400, outcome.reason, code="invalid_body", param=outcome.param)
+
+
+def body_stopped(*, timed_out: bool) -> web.Response:
+    """408 or 400: the client did not send all of its body."""
+    if timed_out:
+        return error(408, "the body did not arrive in time", code="body_timeout")
+    return error(400, "the body broke off", code="invalid_body")
 
 
 def rejected(outcome: RejectedError) -> web.Response:
@@ -112,34 +136,74 @@ def upstream_lost(message: str) -> web.Response:
     return error(502, message, kind="upstream_lost", code="upstream_lost")
 
 
-def broken_off(message: str) -> bytes:
-    """The event that ends a stream whose engine is gone; no ``[DONE]`` follows."""
-    fields = {"message": message, "type": "upstream_lost"}
-    return b"data: " + json.dumps({"error": fields}).encode() + b"\n\n"
+def broken_off(message: str, dialect: Dialect) -> bytes:
+    """The event that ends a stream whose engine is gone; no end mark follows."""
+    fields: dict[str, Json] = {"message": message, "type": "upstream_lost"}
+    if dialect is Dialect.PLAIN:
+        return b"data: " + json.dumps({"error": fields}).encode() + b"\n\n"
+    # Anthropic's error event has the object, OpenAI's responses have its fields outside.
+    body = {"type": "error", "error": fields, "message": message, "code": "upstream_lost"}
+    return b"event: error\ndata: " + json.dumps(body).encode() + b"\n\n"
 
 
 def model_list(cards: Sequence[ModelCard], engines: Sequence[EngineView]) -> web.Response:
-    """The list of models, each with whether it is loaded."""
-    states = {view.profile: _loaded(view.state) for view in engines}
-    data: list[Json] = [
-        {
-            "id": card.id,
-            "object": "model",
-            "created": card.created,
-            "owned_by": "mtpd",
-            "meta": {
-                "context": card.context,
-                "aliases": list(card.aliases),
-                "status": states.get(card.profile or card.id, "unloaded"),
-                **({} if card.profile is None else {"profile": card.profile}),
-            },
-        }
-        for card in cards
-    ]
+    """The list of models, each with whether it is loaded and how.
+
+    ``status`` is the llama.cpp router's, ``name`` and ``context_length`` are llama-swap's,
+    ``meta.n_ctx`` is llama-server's; contexts are those of one request.
+    """
+    views = {view.profile: view for view in engines}
+    data: list[Json] = [_listed(card, views.get(card.profile or card.id)) for card in cards]
     return web.json_response({"object": "list", "data": data}, headers=SERVER)
 
 
-def _loaded(state: str) -> str:
+def _listed(card: ModelCard, view: EngineView | None) -> Json:
+    state = "unloaded" if view is None else loaded(view.state)
+    # The router knows no state "failed": what failed is unloaded, with a mark.
+    status: dict[str, Json] = {"value": "unloaded" if state == "failed" else state}
+    if state == "failed":
+        status["failed"] = True
+        if view is not None and view.failure is not None:
+            status["exit_code"] = view.failure.exit_code
+    aliases: list[Json] = list(card.aliases)
+    return {
+        "id": card.id,
+        "object": "model",
+        "created": card.created,
+        "owned_by": "mtpd",
+        "name": card.id,
+        "aliases": aliases,
+        "context_length": card.context,
+        "status": status,
+        "meta": {
+            "context": card.context,
+            "n_ctx": card.context,
+            "aliases": aliases,
+            "status": state,
+            "mtpd": {
+                "profile": card.profile or card.id,
+                "slots": card.slots,
+                "context_total": card.context * card.slots,
+                **_running(view if state == "loaded" else None),
+            },
+            **({} if card.profile is None else {"profile": card.profile}),
+        },
+    }
+
+
+def _running(view: EngineView | None) -> dict[str, Json]:
+    """How a loaded model runs; None where it does not."""
+    if view is None or view.arm is None:
+        return {"drafter": None, "depth": None, "residency": None}
+    return {
+        "drafter": view.arm.drafter,
+        "depth": view.arm.depth,
+        "residency": view.residency.state,
+    }
+
+
+def loaded(state: str) -> str:
+    """A state of an engine in the words of a model: loaded, loading, unloaded or failed."""
     match state:
         case "ready":
             return "loaded"

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["MAX_BODY_BYTES", "BadBody", "Names", "Route", "Routed", "UnknownModel", "route"]
+__all__ = [
+    "MAX_BODY_BYTES",
+    "BadBody",
+    "Names",
+    "Route",
+    "Routed",
+    "UnknownModel",
+    "route",
+    "route_name",
+]
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """Largest request body that is read."""
@@ -110,6 +119,10 @@ class Names:
             return self.pools[name]
         return self.default if name in ("", AUTO) else None
 
+    def unknown(self, name: str) -> UnknownModel:
+        """What is told about a name that ``resolve`` does not understand."""
+        return UnknownModel(name, self.known, _close(name, self.known))
+
 
 def route(body: bytes, names: Names) -> Route:
     """Read the model name and the stream flag out of a body; total."""
@@ -124,10 +137,16 @@ def route(body: bytes, names: Names) -> Route:
     stream = parsed.get("stream", False)
     if not isinstance(stream, bool | None):
         return BadBody("'stream' must be true or false", "stream")
-    profile = names.resolve(model)
-    if profile is None:
-        return UnknownModel(model, names.known, _close(model, names.known))
+    profile = route_name(model, names)
+    if isinstance(profile, UnknownModel):
+        return profile
     return Routed(profile, stream is True, body)
+
+
+def route_name(model: str, names: Names) -> str | UnknownModel:
+    """The profile of a request that names its model outside a JSON body; "" for none."""
+    profile = names.resolve(model)
+    return names.unknown(model) if profile is None else profile
 
 
 def _parse(body: bytes) -> dict[str, object] | BadBody:

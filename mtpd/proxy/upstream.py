@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import aiohttp
+from yarl import URL
 
 from mtpd.proxy.outcomes import UpstreamLostError
 from mtpd.types import UnixEndpoint
@@ -32,11 +33,17 @@ class Upstream(Protocol):
     """Where a request goes."""
 
     def open(
-        self, method: str, path: str, *, headers: Mapping[str, str], data: bytes
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str],
+        data: bytes | AsyncIterator[bytes],
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Send a request; the block has the response, its headers read.
 
-        Leaving the block closes the connection, which ends the generation.
+        ``path`` is sent as it is, with its query. Leaving the block closes the
+        connection, which ends the generation.
 
         Raises:
             UpstreamLostError: The engine could not be reached or hung up.
@@ -67,13 +74,22 @@ class EndpointUpstream:
 
     @asynccontextmanager
     async def open(
-        self, method: str, path: str, *, headers: Mapping[str, str], data: bytes
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str],
+        data: bytes | AsyncIterator[bytes],
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """See ``Upstream.open``."""
         sent = {**headers, **self._own}
         try:
             response = await self._session.request(
-                method, self._base + path, headers=sent, data=data, allow_redirects=False
+                method,
+                URL(self._base + path, encoded=True),
+                headers=sent,
+                data=data or None,
+                allow_redirects=False,
             )
         except (aiohttp.ClientError, OSError) as error:
             msg = "the engine hung up before it answered"

@@ -23,7 +23,26 @@ MAX_JSON_BYTES = 8 * 1024 * 1024
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 # Cheap test before an event is parsed: most events of a stream hold none of these.
-_MARKS = (b'"timings"', b'"usage"', b'"stop"', b'"message_stop"', b'"error"')
+_MARKS = (
+    b'"timings"',
+    b'"usage"',
+    b'"stop"',
+    b'"message_stop"',
+    b'"error"',
+    b'"response.',
+    b'"transcript.text.done"',
+)
+
+_ENDS = frozenset(
+    {
+        "message_stop",
+        "response.completed",
+        "response.incomplete",
+        "response.failed",
+        "transcript.text.done",
+    }
+)
+"""Types of the last event: Anthropic's messages, OpenAI's responses and transcriptions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +53,7 @@ class Summary:
         timings: The last ``timings`` object, or empty.
         usage: The last ``usage`` object, or empty.
         complete: The protocol's own end was seen: ``[DONE]``, ``"stop": true``,
-            ``message_stop``, or a whole JSON body.
+            ``message_stop``, ``response.completed``, or a whole JSON body.
         error: The engine reported an error of its own.
         between_events: The last byte ended a line that ended an event (or none came).
     """
@@ -148,9 +167,11 @@ class Tap:
     def _take(self, parsed: Mapping[str, object]) -> None:
         if isinstance(timings := parsed.get("timings"), dict):
             self._timings = timings
-        if isinstance(usage := parsed.get("usage"), dict):
-            self._usage = usage
-        if parsed.get("stop") is True or parsed.get("type") == "message_stop":
+        # Anthropic tells the prompt in message_start.message and the rest at the end.
+        for place in (parsed.get("message"), parsed.get("response"), parsed):
+            if isinstance(place, dict) and isinstance(usage := place.get("usage"), dict):
+                self._usage = {**self._usage, **usage}
+        if parsed.get("stop") is True or parsed.get("type") in _ENDS:
             self._complete = True
         if parsed.get("error") is not None:
             self._error = True
@@ -160,6 +181,9 @@ def usage_of(summary: Summary) -> Usage:
     """The figures: ``timings`` where the engine gave them, else ``usage``."""
     timings, usage = summary.timings, summary.usage
     prompt = _first(usage, "prompt_tokens", "input_tokens")
+    if prompt is not None and "cache_read_input_tokens" in usage:
+        # Anthropic counts what was cached apart, OpenAI within.
+        prompt += _count(usage["cache_read_input_tokens"]) or 0
     if prompt is None:
         prompt = _sum(_count(timings.get("prompt_n")), _count(timings.get("cache_n")))
     completion = _first(usage, "completion_tokens", "output_tokens")

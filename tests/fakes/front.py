@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from mtpd.clock import Clock
     from mtpd.events import RequestFinished
-    from mtpd.proxy.forward import Board
+    from mtpd.proxy.carry import Board
     from tests.fakes.upstream import Script, Upstream
 
 __all__ = ["Front", "Stage", "front", "stage"]
@@ -39,12 +39,14 @@ class Front:
 
     Attributes:
         finished: Every RequestFinished so far.
+        owned: With anything in it, every request is the daemon's own user's.
     """
 
     port: int
     session: aiohttp.ClientSession
     finished: list[RequestFinished]
     wires: list[Wire]
+    owned: list[str]
 
     def url(self, path: str = CHAT) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
@@ -107,18 +109,20 @@ class Wire:
 async def front(board: Board, clock: Clock) -> AsyncIterator[Front]:
     """The endpoints on a loopback port while the block runs; profiles "a" and "b"."""
     finished: list[RequestFinished] = []
+    owned: list[str] = []
     app = web.Application()
     mount(
         app,
         board=board,
         names=lambda: Names(profiles={"a": "a", "b": "b", "alias-of-a": "a"}, serving="a"),
         models=lambda: [
-            ModelCard(id="a", created=1, context=4096, aliases=("alias-of-a",)),
+            ModelCard(id="a", created=1, context=4096, slots=2, aliases=("alias-of-a",)),
             ModelCard(id="b", created=2, context=2048),
         ],
         on_finished=finished.append,
         clock=clock,
         instance="life-1",
+        owns=lambda _: bool(owned),
     )
     async with AsyncExitStack() as stack:
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
@@ -127,7 +131,7 @@ async def front(board: Board, clock: Clock) -> AsyncIterator[Front]:
         sock = socket.create_server(("127.0.0.1", 0))
         await web.SockSite(runner, sock).start()
         session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
-        made = Front(sock.getsockname()[1], session, finished, [])
+        made = Front(sock.getsockname()[1], session, finished, [], owned)
         yield made
         for wire in made.wires:
             wire.leave()
@@ -149,4 +153,4 @@ async def stage(
         made = await stack.enter_async_context(bench(limits=limits, slots=slots))
         made.endpoints = {name: UnixEndpoint(str(path)) for name in ("a", "b")}
         ready = await stack.enter_async_context(front(made.board, made.clock))
-        yield Stage(ready.port, ready.session, ready.finished, ready.wires, made, engine)
+        yield Stage(**vars(ready), bench=made, engine=engine)

@@ -92,9 +92,27 @@ async def test_the_models_are_listed_with_what_is_loaded() -> None:
             "object": "model",
             "created": 1,
             "owned_by": "mtpd",
-            "meta": {"context": 4096, "aliases": ["alias-of-a"], "status": "loaded"},
+            "name": "a",
+            "aliases": ["alias-of-a"],
+            "context_length": 4096,
+            "status": {"value": "loaded"},
+            "meta": {
+                "context": 4096,
+                "n_ctx": 4096,
+                "aliases": ["alias-of-a"],
+                "status": "loaded",
+                "mtpd": {
+                    "profile": "a",
+                    "slots": 2,
+                    "context_total": 8192,
+                    "drafter": "none",
+                    "depth": 0,
+                    "residency": "host",
+                },
+            },
         }
-        assert body["data"][1]["meta"]["status"] == "unloaded"
+        assert body["data"][1]["status"] == {"value": "unloaded"}
+        assert body["data"][1]["meta"]["mtpd"]["depth"] is None
 
 
 async def test_health_is_ok_while_a_model_loads_and_not_once_the_daemon_stops() -> None:
@@ -118,6 +136,8 @@ async def test_a_model_that_failed_is_listed_as_failed() -> None:
         async with s.session.get(s.url("/v1/models")) as response:
             body = await response.json()
         assert [card["meta"]["status"] for card in body["data"]] == ["unloaded", "failed"]
+        expected = {"value": "unloaded", "failed": True, "exit_code": 1}
+        assert body["data"][1]["status"] == expected
 
 
 async def pieces(*chunks: bytes) -> AsyncIterator[bytes]:

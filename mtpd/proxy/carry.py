@@ -1,0 +1,230 @@
+"""The life of one request from the moment its model is known: turn, tries, end, record.
+
+Needs an ``AppRunner`` with ``handler_cancellation=True``: a client that leaves cancels
+the handler, and that closes the connection to the engine, which ends the generation.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+import structlog
+from aiohttp import web
+
+from mtpd.events import RequestFinished
+from mtpd.proxy import replies
+from mtpd.proxy.outcomes import RejectedError, UpstreamLostError
+from mtpd.proxy.pace import Pace
+from mtpd.proxy.relay import ClientGoneError, Exchange
+from mtpd.proxy.usage import usage_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from mtpd.clock import Clock
+    from mtpd.proxy.engines import Lease
+    from mtpd.proxy.relay import Order
+    from mtpd.views import EngineView, QueueView
+
+__all__ = ["Board", "Carrier"]
+
+log = structlog.get_logger()
+
+ATTEMPTS = 2
+BAD_GATEWAY = 502
+CLIENT_GONE = 499
+FAILED = 400
+DEADLINE_HEADER = "X-Mtpd-Deadline-Ms"
+MAX_DEADLINE_MS = 86_400_000
+FORECAST = frozenset({"full", "deadline"})
+"""Rejections of a queue that moves; the others know themselves when to come back."""
+
+
+class Board(Protocol):
+    """What is needed of the switchboard."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether everybody is turned away."""
+
+    def lease(self, profile: str, *, request_id: str) -> AbstractAsyncContextManager[Lease]:
+        """Use a ready engine while the block runs; raises RejectedError."""
+
+    async def recheck(self, lease: Lease) -> None:
+        """Let the supervisor notice that an engine broke off."""
+
+    def engines(self) -> tuple[EngineView, ...]:
+        """Every engine."""
+
+    def queue(self) -> QueueView:
+        """Who waits and who runs."""
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known of a request so far; becomes its event."""
+
+    id: str
+    path: str
+    profile: str
+    began: float
+    outcome: str = "failed"
+    status: int = 500
+
+
+class Carrier:
+    """Carries requests to engines.
+
+    Args:
+        board: Leases engines.
+        on_finished: Told of every request once it has ended.
+        clock: Measures durations.
+        headers: Of every response.
+    """
+
+    def __init__(
+        self,
+        *,
+        board: Board,
+        on_finished: Callable[[RequestFinished], None],
+        clock: Clock,
+        headers: Mapping[str, str],
+    ) -> None:
+        self._board, self._on_finished, self._clock = board, on_finished, clock
+        self._headers = headers
+        self._pace = Pace()
+
+    async def carry(self, request: web.Request, profile: str, order: Order) -> web.StreamResponse:
+        """Serve one request, whatever happens to it."""
+        deadline_s = _deadline_s(request)
+        if deadline_s is None:
+            message = f"{DEADLINE_HEADER} must be whole milliseconds from 1 to {MAX_DEADLINE_MS}"
+            refused = replies.error(400, message, code="invalid_header", param=DEADLINE_HEADER)
+            refused.headers.update(self._headers)
+            return refused
+        record = Record(secrets.token_hex(8), request.path, profile, self._clock.now())
+        exchange = Exchange(request, order, headers=self._headers)
+        try:
+            return await self._served(exchange, record, deadline_s)
+        except ClientGoneError:
+            record.outcome, record.status = "client_gone", CLIENT_GONE
+            exchange.hang_up()
+            gone = web.Response(status=CLIENT_GONE)
+            return gone if exchange.response is None else exchange.response
+        except anyio.get_cancelled_exc_class():
+            record.outcome, record.status = "client_gone", CLIENT_GONE
+            raise
+        finally:
+            self._report(record, exchange)
+
+    async def _served(
+        self, exchange: Exchange, record: Record, deadline_s: float
+    ) -> web.StreamResponse:
+        try:
+            await self._within(deadline_s, exchange, record)
+        except RejectedError as error:
+            record.outcome, record.status = "rejected", error.status
+            self._forecast(error)
+            return self._own(replies.rejected(error), record)
+        except UpstreamLostError as error:
+            return await self._lost(exchange, record, error)
+        good = exchange.status < FAILED and not exchange.summary().error
+        record.outcome, record.status = "complete" if good else "failed", exchange.status
+        return await exchange.finish()
+
+    async def _lost(
+        self, exchange: Exchange, record: Record, error: UpstreamLostError
+    ) -> web.StreamResponse:
+        problem = exchange.order.payload.problem
+        if problem is not None and exchange.response is None:
+            record.outcome, record.status = "failed", problem.status
+            return self._own(problem, record)
+        record.outcome, record.status = "upstream_lost", BAD_GATEWAY
+        log.warning("request.upstream_lost", request_id=record.id, error=str(error))
+        if exchange.response is None:
+            return self._own(replies.upstream_lost(str(error)), record)
+        record.status = exchange.status
+        return await exchange.break_off(str(error))
+
+    async def _within(self, deadline_s: float, exchange: Exchange, record: Record) -> None:
+        """Turn away who has no answer begun in time; an answer that has begun is never cut."""
+        with anyio.move_on_after(deadline_s) as scope:
+            exchange.on_begin = lambda: setattr(scope, "deadline", math.inf)
+            await self._attempts(exchange, record)
+        if scope.cancelled_caught:
+            why = f"no answer began within {1000 * deadline_s:g} ms ({DEADLINE_HEADER})"
+            raise RejectedError(why, kind="deadline", retry_after_s=1)
+
+    async def _attempts(self, exchange: Exchange, record: Record) -> None:
+        """Relay; once more if the engine is lost before a byte was sent and comes back."""
+        lost: UpstreamLostError | None = None
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                async with self._board.lease(record.profile, request_id=record.id) as lease:
+                    await self._use(exchange, lease, attempt)
+            except RejectedError as error:
+                if lost is None:
+                    raise
+                msg = f"{lost}, and it did not come back: {error}"
+                raise UpstreamLostError(msg) from error
+            except UpstreamLostError as error:
+                final = exchange.response is not None or not exchange.order.payload.repeatable
+                if final or exchange.lease is None or lost is not None:
+                    raise
+                lost = error
+                await self._board.recheck(exchange.lease)
+            else:
+                return
+
+    async def _use(self, exchange: Exchange, lease: Lease, attempt: int) -> None:
+        began = self._clock.now()
+        try:
+            await exchange.over(lease, attempt=attempt)
+        finally:
+            self._pace.ended(self._clock.now() - began)
+
+    def _forecast(self, error: RejectedError) -> None:
+        if error.kind in FORECAST:
+            queue = self._board.queue()
+            error.retry_after_s = self._pace.retry_after_s(
+                error.retry_after_s, waiting=queue.waiting, running=queue.in_flight
+            )
+
+    def _own(self, response: web.Response, record: Record) -> web.Response:
+        response.headers.update({**self._headers, "X-Mtpd-Profile": record.profile})
+        return response
+
+    def _report(self, record: Record, exchange: Exchange) -> None:
+        usage = usage_of(exchange.summary())
+        self._on_finished(
+            RequestFinished(
+                request_id=record.id,
+                profile=record.profile,
+                depth=0 if exchange.lease is None else exchange.lease.arm.depth,
+                path=record.path,
+                outcome=record.outcome,
+                status=record.status,
+                duration_s=self._clock.now() - record.began,
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+                decode_tps=usage.decode_tps,
+                drafted=usage.drafted,
+                accepted=usage.accepted,
+            )
+        )
+
+
+def _deadline_s(request: web.Request) -> float | None:
+    """The client's deadline in seconds, infinite without one; None if it is no number."""
+    asked = request.headers.get(DEADLINE_HEADER)
+    if asked is None:
+        return math.inf
+    if not (asked.isascii() and asked.isdigit() and len(asked) <= len(str(MAX_DEADLINE_MS))):
+        return None
+    milliseconds = int(asked)
+    return milliseconds / 1000 if 1 <= milliseconds <= MAX_DEADLINE_MS else None

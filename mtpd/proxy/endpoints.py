@@ -1,0 +1,93 @@
+"""Which of an engine's endpoints clients may use, and under which path it has them; pure.
+
+The routes are llama-server's (b11434, ``tools/server/server.cpp``) without what writes
+files, shows other clients' prompts or loads models. llama-swap's ``/v/...`` prefix is
+taken off, as there.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+__all__ = ["ENDPOINTS", "FORMS", "READS", "Dialect", "Endpoint", "endpoint_of"]
+
+
+class Dialect(enum.Enum):
+    """How a stream of the endpoint tells an error."""
+
+    PLAIN = "plain"
+    """``data: {"error": ...}``: OpenAI's older endpoints and the engine's own."""
+    NAMED = "named"
+    """``event: error`` before it: Anthropic's messages and OpenAI's responses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A path that is relayed.
+
+    Attributes:
+        path: As the client writes it.
+        target: As the engine knows it.
+        dialect: How its streams tell an error.
+    """
+
+    path: str
+    target: str
+    dialect: Dialect = Dialect.PLAIN
+
+
+_SAME = (
+    "/v1/chat/completions",
+    "/v1/chat/completions/input_tokens",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/chat/completions",
+    "/completion",
+    "/completions",
+    "/embedding",
+    "/embeddings",
+    "/rerank",
+    "/reranking",
+    "/v1/rerank",
+    "/v1/reranking",
+    "/infill",
+    "/tokenize",
+    "/detokenize",
+    "/apply-template",
+)
+_SAME_NAMED = (
+    "/v1/responses",
+    "/v1/responses/input_tokens",
+    "/responses",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+)
+_PREFIXED = ("chat/completions", "completions", "embeddings", "rerank", "reranking")
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *(Endpoint(path, path) for path in _SAME),
+    *(Endpoint(path, path, Dialect.NAMED) for path in _SAME_NAMED),
+    *(Endpoint(f"/v/{name}", f"/{name}") for name in _PREFIXED),
+    Endpoint("/v/responses", "/responses", Dialect.NAMED),
+    # The engine has these under /v1 only.
+    Endpoint("/v/messages", "/v1/messages", Dialect.NAMED),
+    Endpoint("/v/messages/count_tokens", "/v1/messages/count_tokens", Dialect.NAMED),
+)
+"""POST with a JSON body that may name the model."""
+
+FORMS: tuple[Endpoint, ...] = (
+    Endpoint("/v1/audio/transcriptions", "/v1/audio/transcriptions"),
+    Endpoint("/audio/transcriptions", "/v1/audio/transcriptions"),
+)
+"""POST with a multipart form that may name the model."""
+
+READS: tuple[str, ...] = ("/health", "/v1/health", "/metrics", "/v1/models", "/models")
+"""What may be read of an engine; tells nothing of other clients' requests."""
+
+_BY_TARGET = {endpoint.target: endpoint for endpoint in ENDPOINTS}
+
+
+def endpoint_of(target: str) -> Endpoint | None:
+    """The JSON endpoint that an engine has under a path, or None if clients may not use it."""
+    return _BY_TARGET.get(target)
