@@ -151,8 +151,9 @@ class ModelBased:
         belief = believe(told, deepest=deepest, row_cost=self.row_cost)
         if isinstance(belief, Unknown):
             return self._unpredictable(state)
+        known = [row.arm for row in state.measured if belief.covers(row.arm, row.fingerprint)]
         best = max(
-            (row.arm for row in state.measured),
+            known or [row.arm for row in state.measured],
             key=lambda arm: (belief.log_tps[arm.depth], depth_order(arm)),
         )
         return self._witness(state, belief, best) or self._promising(state, belief, best)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from tuner.acceptance import expected_tokens
 from tuner.cost import CostFit
-from tuner.drafts import trusted
 from tuner.economics import economics
 from tuner.select import cost_of, rejection
 from tuner.speed import TIE_RATIO
@@ -44,7 +43,7 @@ def probe_decision(summaries: Sequence[ArmSummary], *, subject: str) -> Decision
     refused = (f"depth {row.arm.depth} {why}" for row in rows if (why := rejection(row)))
     if (why := next(refused, None)) is not None:
         return _undecided(subject, f"the probe cannot be used: {why}", rows)
-    cost = cost_of(rows)
+    cost = cost_of(rows, cut=True)
     if deep.expected is None:
         return _undecided(subject, "the tokens per step are not known", rows)
     if not isinstance(cost, CostFit):
@@ -55,7 +54,7 @@ def probe_decision(summaries: Sequence[ArmSummary], *, subject: str) -> Decision
 def _verdict(subject: str, rows: Sequence[ArmSummary], expected: float, cost: CostFit) -> Decision:
     """The sentence; without trusted positions only the two measured depths are compared."""
     deep = rows[-1]
-    counts = deep.counts if isinstance(deep.counts, Unknown) else trusted(deep.counts)
+    counts = deep.trusted
     alphas = counts if isinstance(counts, Unknown) else deep.alphas
     if isinstance(alphas, Unknown):
         tokens = {0: 1.0, deep.arm.depth: expected}
@@ -71,12 +70,15 @@ def _verdict(subject: str, rows: Sequence[ArmSummary], expected: float, cost: Co
     verdict = "too close to call"
     if abs(gain) > TIE_RATIO:
         verdict = "yes" if gain > 0 else "no"
+    row_cost = f", a verification row costs {cost.c:.2f} of a step here"
+    if deep.full_step_s is None:
+        row_cost = ", from drafts that were cut short"
     return Decision(
         act=Act.MEASURE,
         subject=subject,
         arm=deep.arm,
         reason=f"depth {deep.arm.depth} pays: {verdict} ({gain:+.1%} against depth {against}): "
-        f"{earned}, a verification row costs {cost.c:.2f} of a step here",
+        f"{earned}{row_cost}",
         evidence=(
             *(
                 f"depth {depth}: {speed:.1f} tok/s"

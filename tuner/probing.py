@@ -148,8 +148,7 @@ def _verdict(belief: Belief, deep: ArmSummary, subject: str) -> Decision:
 
 
 def _earned(deep: ArmSummary) -> str:
-    known = () if isinstance(deep.alphas, Unknown) else deep.alphas
-    return ", ".join(f"alpha{i} {_interval(a)}" for i, a in enumerate(known, start=1))
+    return ", ".join(f"alpha{i} {_interval(a)}" for i, a in deep.shown_alphas)
 
 
 def _interval(value: Interval) -> str:

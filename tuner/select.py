@@ -375,12 +375,18 @@ def does_not_fit(residency: Residency) -> str | None:
             return None
 
 
-def cost_of(rows: Sequence[ArmSummary]) -> CostFit | Unknown:
-    """Row cost fitted to the step times of the resident rows of one profile."""
+def cost_of(rows: Sequence[ArmSummary], *, cut: bool = False) -> CostFit | Unknown:
+    """Row cost fitted to the step times of the resident rows of one profile.
+
+    Args:
+        rows: Of one profile.
+        cut: Whether arms whose drafts were cut count as well: then the fit tells their step
+            times, but not what a row costs.
+    """
     points = [
-        StepPoint(depth=row.arm.depth, step_s=row.step_s)
+        StepPoint(depth=row.arm.depth, step_s=step_s)
         for row in rows
-        if row.step_s is not None and passes(row.residency)
+        if (step_s := row.step_s if cut else row.full_step_s) is not None and passes(row.residency)
     ]
     return fit_cost(points)
 

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from tuner.acceptance import TRUSTED_FULL_DRAFTS
 from tuner.speed import RUN_NOISE
 from tuner.summary import decode_steps, not_usable
 from tuner.types import Arm, Host, passes
@@ -81,15 +82,20 @@ def main_fingerprint(observations: Iterable[Observation]) -> str | None:
 
 
 def start_times(history: History) -> tuple[StartTimes, ...]:
-    """Step times of every start that passes, of the main fingerprint, ordered by depth and id."""
+    """Step times of every start that passes, of the main fingerprint, ordered by depth and id.
+
+    Not of arms whose drafts were cut, by an engine with fewer heads than the depth or by p-min:
+    a step at their depth has fewer rows and earns less than one of as many full drafts.
+    """
     fingerprint = main_fingerprint(history.observations)
+    cut = _cut_arms(history.observations)
     failed = {(s.arm, s.start_id) for s in history.starts if not passes(s.residency)}
     failed |= {(o.arm, o.start_id) for o in history.observations if not passes(o.residency)}
     hosts = {(s.arm, s.start_id) for s in history.starts if isinstance(s.residency, Host)}
     hosts |= {(o.arm, o.start_id) for o in history.observations if isinstance(o.residency, Host)}
     steady: dict[tuple[Arm, str], dict[str, list[float]]] = {}
     for one in history.observations:
-        steps = decode_steps(one) if not_usable(one) is None else None
+        steps = decode_steps(one) if not_usable(one) is None and one.arm not in cut else None
         if one.fingerprint == fingerprint and steps is not None:
             times = steady.setdefault((one.arm, one.start_id), {}).setdefault(one.workload, [])
             times.append(math.log(one.decode_s / steps))
@@ -110,6 +116,18 @@ def start_times(history: History) -> tuple[StartTimes, ...]:
             steady.items(), key=lambda item: (item[0][0].depth, item[0][0], item[0][1])
         )
         if (arm, start_id) not in failed
+    )
+
+
+def _cut_arms(observations: Iterable[Observation]) -> frozenset[Arm]:
+    """Arms that drafted fewer tokens than ``TRUSTED_FULL_DRAFTS`` of what full drafts have."""
+    drafted, full = Counter[Arm](), Counter[Arm]()
+    for one in observations:
+        if not_usable(one) is None and one.steps and one.drafted is not None:
+            drafted[one.arm] += one.drafted
+            full[one.arm] += one.steps * one.arm.depth
+    return frozenset(
+        arm for arm, tokens in full.items() if drafted[arm] < TRUSTED_FULL_DRAFTS * tokens
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tuner.acceptance import PositionCounts
 from tuner.candidates import residency_text
 from tuner.compare import Incomparable
 from tuner.speed import TIE_RATIO, SpeedComparison
@@ -206,9 +207,9 @@ def _economics(chosen: ArmSummary, rivals: Sequence[Rival], row_cost: float | No
 
 def _alphas(row: ArmSummary) -> str:
     """Subject and verb of what the drafts earn."""
-    if isinstance(row.alphas, Unknown):
+    names = [f"alpha{i} {a.mid:.2f}" for i, a in row.shown_alphas]
+    if not names:
         return f"depth {row.arm.depth} earns"
-    names = [f"alpha{i} {a.mid:.2f}" for i, a in enumerate(row.alphas, start=1)]
     return f"{listed(names)} {'earns' if len(names) == 1 else 'earn'}"
 
 
@@ -254,11 +255,9 @@ def evidence_of(row: ArmSummary, remark: str | None) -> str:
         parts.append(f"{tps_text(row)} over {len(row.cells)} prompts, spread {row.spread:.0%}")
     if row.expected is not None:
         parts.append(f"{row.expected:.2f} tokens per step")
-    if not isinstance(row.alphas, Unknown):
-        parts += [
-            f"alpha{i} {a.mid:.3f} [{a.low:.3f}, {a.high:.3f}]"
-            for i, a in enumerate(row.alphas, start=1)
-        ]
+    parts += [f"alpha{i} {a.mid:.3f} [{a.low:.3f}, {a.high:.3f}]" for i, a in row.shown_alphas]
+    if row.arm.depth and isinstance(row.counts, PositionCounts):
+        parts += [one.reason for one in (row.trusted,) if isinstance(one, Unknown)]
     if row.outliers:
         parts.append(f"{row.outliers} outlier{'' if row.outliers == 1 else 's'} kept")
     parts += [f"{x.count} left out: {x.reason}" for x in row.excluded]
@@ -291,7 +290,7 @@ def misfits(rows: Sequence[ArmSummary], cost: CostFit | Unknown) -> list[str]:
     """Depths that do not lie on the line of the row cost."""
     if isinstance(cost, Unknown):
         return []
-    depths = [row.arm.depth for row in rows if row.step_s is not None]
+    depths = [row.arm.depth for row in rows if row.full_step_s is not None]
     return [
         f"depth {depth} takes {residual:+.0%} per step against the fitted line: "
         "the row cost is not one number here, or the arm is not really resident"
