@@ -22,9 +22,10 @@ from mtpd.cli.configured import (
     system_warnings,
     warn,
 )
+from mtpd.cli.loading import load_config, strict_option
 from mtpd.config.files import file_problems
-from mtpd.config.load import load
 from mtpd.config.origins import describe_origins
+from mtpd.config.remarks import remark_text
 from mtpd.errors import EXIT_CONFIG, BinaryError, ConfigError
 
 if TYPE_CHECKING:
@@ -37,15 +38,17 @@ __all__ = ["check", "config"]
 
 @click.command
 @config_option
+@strict_option
 @json_option
-def check(path: Path | None, *, as_json: bool) -> None:
+def check(path: Path | None, *, strict: bool, as_json: bool) -> None:
     """Check the configuration and say everything that is wrong with it.
 
     Reads mtpd.toml and all profiles, looks for the model files, and asks the engine
     what it can do. Prints "ok" with a summary, or every problem as
-    FILE:LINE: KEY: what is wrong, and then exits with 78.
+    FILE:LINE: KEY: what is wrong, and then exits with 78. Of a file of llama-swap or of
+    llama.cpp's router it also lists what is not honoured; --strict makes that a problem.
     """
-    result = _checked(config_path(path))
+    result = _checked(config_path(path), strict=strict)
     if as_json:
         click.echo(json.dumps(asdict(result) | {"ok": result.ok}, indent=2))
         if not result.ok:
@@ -62,6 +65,8 @@ def check(path: Path | None, *, as_json: bool) -> None:
     ):
         click.echo(f"{name:<9} {value}")
     warn(result.warnings)
+    for remark in result.remarks:
+        click.echo(remark, err=True)
 
 
 @click.group
@@ -79,7 +84,7 @@ def show(path: Path | None, *, origin: bool, as_json: bool) -> None:
     Layers, later ones win: defaults, hardware profile, model profile, mtpd.toml,
     command line.
     """
-    views = describe_origins(load(config_path(path)))
+    views = describe_origins(load_config(config_path(path)))
     if as_json:
         click.echo(json.dumps([asdict(view) for view in views], indent=2))
         return
@@ -99,15 +104,16 @@ class _Checked:
     pools: tuple[str, ...] = ()
     hardware: str | None = None
     engine: str | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         return not self.problems
 
 
-def _checked(path: Path | None) -> _Checked:
+def _checked(path: Path | None, *, strict: bool) -> _Checked:
     try:
-        loaded = load(path)
+        loaded = load_config(path, strict=strict)
     except ConfigError as error:
         return _Checked(problems=error.problems)
     problems = file_problems(loaded)
@@ -125,6 +131,7 @@ def _checked(path: Path | None) -> _Checked:
         pools=tuple(loaded.pools),
         hardware=loaded.hardware.name if loaded.hardware is not None else None,
         engine=None if binary is None else binary.label,
+        remarks=tuple(remark_text(one) for one in loaded.remarks),
     )
 
 

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 
 import anyio
 import click
+import structlog
 
 from mtpd import logs
 from mtpd.app import serve as serve_daemon
 from mtpd.cli.demo_report import show_progress, show_report
+from mtpd.cli.loading import load_config, strict_option
+from mtpd.compat.remarks import Kind
 from mtpd.config.directories import Directories, find_config
 from mtpd.config.files import NO_MODEL
-from mtpd.config.load import load
+from mtpd.config.remarks import remark_text
 from mtpd.demo import Demo, run_demo
 from mtpd.errors import ConfigError
 
@@ -28,9 +31,18 @@ __all__ = ["demo", "serve"]
 
 PATHS = click.Path(path_type=Path)
 
+log = structlog.get_logger()
+
 
 @click.command()
-@click.option("--config", "path", type=PATHS, metavar="FILE", help="Configuration file.")
+@click.option(
+    "--config",
+    "path",
+    type=PATHS,
+    metavar="FILE",
+    help="Configuration file: mtpd.toml, or llama-swap's .yaml, or llama.cpp's presets .ini.",
+)
+@strict_option
 @click.option("--listen", metavar="HOST:PORT", help="Data plane address (loopback only).")
 @click.option("--state-dir", type=PATHS, metavar="DIR", help="Database, ledger and logs.")
 @click.option("--runtime-dir", type=PATHS, metavar="DIR", help="Control and engine sockets.")
@@ -46,6 +58,7 @@ PATHS = click.Path(path_type=Path)
 def serve(
     path: Path | None,
     *,
+    strict: bool,
     listen: str | None,
     state_dir: Path | None,
     runtime_dir: Path | None,
@@ -69,9 +82,12 @@ def serve(
             ("there is no configuration file",),
             hint="name one with --config FILE, or try mtpd demo, which needs none",
         )
-    config = load(found, overrides={"server.listen": listen})
+    config = load_config(found, overrides={"server.listen": listen}, strict=strict)
     if not config.profiles:
         raise ConfigError((f"{found}: {NO_MODEL}",), hint="mtpd check looks at everything")
+    for remark in config.remarks:
+        say = log.warning if remark.kind is Kind.NOT_HONOURED else log.info
+        say("config.remark", text=remark_text(remark))
     directories = Directories.resolve(
         os.environ, state=state_dir, runtime=runtime_dir, cache=cache_dir
     )

@@ -1,4 +1,4 @@
-"""The daemon's command: ``mtpd serve|demo|check|config|plan|powercap``.
+"""The daemon's command: ``mtpd serve|demo|check|config|plan|import|powercap``.
 
 Tracebacks and exit codes are decided here, in ``main``, and nowhere else.
 """
@@ -13,6 +13,7 @@ from mtpd import __version__
 from mtpd.cli.config_commands import check, config
 from mtpd.cli.daemon_commands import demo, serve
 from mtpd.cli.failure import exit_code_of
+from mtpd.cli.import_command import import_
 from mtpd.cli.plan_command import plan
 from mtpd.cli.powercap_commands import powercap
 
@@ -30,7 +31,7 @@ def cli() -> None:
     """
 
 
-for command in (serve, demo, check, config, plan, powercap):
+for command in (serve, demo, check, config, plan, import_, powercap):
     cli.add_command(command)
 
 

@@ -25,11 +25,11 @@ from mtpd.cli.configured import (
     system_warnings,
     warn,
 )
+from mtpd.cli.loading import load_config
 from mtpd.cli.memory import memory_parts
 from mtpd.cli.session import console
 from mtpd.config.checks import did_you_mean
 from mtpd.config.directories import Directories
-from mtpd.config.load import load
 from mtpd.control.memory_rows import memory_view
 from mtpd.control.shapes import DeviceBudget, described, forecast_now, logged_sums
 from mtpd.engine.command import build
@@ -73,7 +73,7 @@ def plan(
     depth that the profile asks for; a depth that a running daemon has measured and chosen
     is shown by `mtpctl status`.
     """
-    loaded = load(config_path(path), overrides={"budget.hardware": hardware})
+    loaded = load_config(config_path(path), overrides={"budget.hardware": hardware})
     planned = _planned(loaded, model, depth, forecast=hardware is not None)
     if as_json:
         click.echo(json.dumps(planned.as_json(), indent=2))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mtpd.cli.configured import config_option, config_path, json_option
-from mtpd.config.load import load
+from mtpd.cli.loading import load_config
 from mtpd.errors import ConfigError, NotFoundError
 from mtpd.gpu import powercap as caps
 from mtpd.gpu.detect import detect
@@ -104,7 +104,7 @@ def verify(path: Path | None, *, watts: float | None, device: str | None, as_jso
 def _wanted(path: Path | None, watts: float | None) -> float:
     if watts is not None:
         return watts
-    hardware = load(config_path(path)).hardware
+    hardware = load_config(config_path(path)).hardware
     if hardware is None or hardware.power_cap_w is None:
         problem = "no power cap is declared: budget.hardware names no profile with power_cap_w"
         raise ConfigError((problem,), hint="name one with --watts")

@@ -20,7 +20,7 @@ from mtpd.config.layers import Origin, Origins, Problem, Tree, merge, mount, nes
 from mtpd.config.locate import dotted, parse_key
 from mtpd.config.origins import leaves
 from mtpd.config.schema import HardwareTable, RootTable, WorkloadTable
-from mtpd.config.sources import Source, find, read
+from mtpd.config.sources import Source, find, read, read_configuration
 from mtpd.config.validate import Validation
 from mtpd.errors import ConfigError
 
@@ -36,24 +36,36 @@ _COMMAND_LINE = "command line"
 _HINT = "every key is explained in docs/configuration.md"
 
 
-def load(path: Path | None, *, overrides: Mapping[str, object] = MappingProxyType({})) -> Config:
+def load(
+    path: Path | None,
+    *,
+    overrides: Mapping[str, object] = MappingProxyType({}),
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Config:
     """Read everything and check it.
 
     Args:
-        path: ``mtpd.toml``, or None for the defaults and the shipped profiles.
+        path: ``mtpd.toml``, or a file of llama-swap or of llama.cpp's router, or None for
+            the defaults and the shipped profiles.
         overrides: Dotted key path (``server.listen``) to value, from the command line;
             None as a value means that the option was not given.
+        environment: For ``${env.X}`` in a file of llama-swap.
 
     Raises:
         ConfigError: With every problem that was found.
     """
-    return _Loading(path, overrides).config()
+    return _Loading(path, overrides, environment).config()
 
 
 class _Loading:
     """The state of one load: the merged tree, its origins, the problems so far."""
 
-    def __init__(self, path: Path | None, overrides: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        overrides: Mapping[str, object],
+        environment: Mapping[str, str],
+    ) -> None:
         user = (path.parent / "profiles",) if path is not None else ()
         self.places = (*user, profiles_dir())
         self.problems: list[Problem] = []
@@ -61,7 +73,7 @@ class _Loading:
         self.tree: Tree = {}
         self.origins = Origins()
         self.file = str(path) if path is not None else _COMMAND_LINE
-        self.main = self.read(path) if path is not None else None
+        self.main = self.read_main(path, environment) if path is not None else None
         self.override_tree: Tree = {}
         self.override_origins: dict[KeyPath, Origin] = {}
         self.unknown_hardware: str | None = None
@@ -74,7 +86,7 @@ class _Loading:
         self.mount_models(hardware_source)
         if self.main is not None:
             origins = mount(self.main.lines, file=self.main.file, folder=self.main.folder)
-            merge(self.tree, self.origins, self.main.tree, origins)
+            merge(self.tree, self.origins, self.main.tree, self.main.in_own_terms(origins))
             self.sources.append(self.main.file)
         merge(self.tree, self.origins, self.override_tree, self.override_origins)
         root = self.validate_root()
@@ -89,10 +101,19 @@ class _Loading:
             workloads=workloads,
             sources=tuple(self.sources),
         )
-        return replace(config, origins=self.told_origins(config))
+        remarks = self.main.remarks if self.main is not None else ()
+        return replace(config, origins=self.told_origins(config), remarks=remarks)
+
+    def read_main(self, path: Path, environment: Mapping[str, str]) -> Source | None:
+        source = self.checked(read_configuration(path, environment))
+        if source is not None:
+            self.problems += source.problems
+        return source
 
     def read(self, path: Path) -> Source | None:
-        source = read(path)
+        return self.checked(read(path))
+
+    def checked(self, source: Source | Problem) -> Source | None:
         if isinstance(source, Problem):
             self.problems.append(source)
             return None
@@ -143,6 +164,8 @@ class _Loading:
         else:
             kept |= {name for name, path in files.items() if _is_bundled(path)}
         shipped = profiles_dir() / "models"
+        if self.main is not None and self.main.imported is not None:
+            kept -= _model_names(self.main)  # a file of another program means its own model
         files = {n: f for n, f in files.items() if n in kept or f.parent != shipped}
         for name in sorted(files.keys() | asked):
             self.mount_defaults(name, hardware)

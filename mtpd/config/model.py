@@ -16,6 +16,8 @@ from tuner.types import Arm, Drafter
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mtpd.compat.remarks import Remark
+
 __all__ = [
     "ENGINE_ENV_RULE",
     "BudgetConfig",
@@ -362,6 +364,7 @@ class Config:
         workloads: By name.
         origins: Dotted key path to "default", "FILE:LINE" or "command line".
         sources: Files that were read, in the order of the layers.
+        remarks: What of a file of another program is not taken word for word.
     """
 
     server: ServerConfig = field(default_factory=ServerConfig)
@@ -374,6 +377,7 @@ class Config:
     workloads: Mapping[str, Workload] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
     def profile_for(self, name: str) -> Profile | None:
         """The profile with this name or alias, or None."""

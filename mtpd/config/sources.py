@@ -1,22 +1,33 @@
-"""Reading one TOML file: bounded, and every failure a problem with its place."""
+"""Reading one file: bounded, and every failure a problem with its place.
+
+A file of llama-swap (``.yaml``, ``.yml``) or of llama.cpp's router (``.ini``) becomes
+what the same configuration would be in TOML, with its own lines and keys.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import tomli
 
+from mtpd.compat import llama_swap, preset_ini
 from mtpd.config.layers import Problem, Tree
-from mtpd.config.locate import locate
+from mtpd.config.locate import dotted, locate
+from mtpd.config.model import may_set_for_engine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from mtpd.compat.remarks import Fault, Import, Remark
+    from mtpd.config.layers import Origin
     from mtpd.config.locate import Path as KeyPath
 
-__all__ = ["MAX_BYTES", "Source", "find", "read"]
+__all__ = ["FOREIGN", "MAX_BYTES", "Source", "find", "read", "read_configuration"]
+
+FOREIGN = frozenset({".yaml", ".yml", ".ini"})
+"""Suffixes of the files of other programs."""
 
 MAX_BYTES = 256 * 1024
 """Size up to which a configuration file is read; far larger ones take seconds to parse."""
@@ -24,31 +35,44 @@ MAX_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A TOML file that was read.
+    """A file that was read.
 
     Attributes:
         file: Its path as it is shown.
         folder: Its directory; relative paths in it start there.
         tree: Its values.
         lines: The line of each key path.
+        keys: Key paths that the file writes otherwise, in its own terms.
+        imported: What a file of another program was translated to; None for TOML.
+        problems: What makes a file of another program unusable.
     """
 
     file: str
     folder: str
     tree: Tree
     lines: Mapping[KeyPath, int]
+    keys: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
+    imported: Import | None = None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What of a file of another program is not taken word for word."""
+        return self.imported.remarks_of(self.file) if self.imported is not None else ()
+
+    def in_own_terms(self, origins: Mapping[KeyPath, Origin]) -> dict[KeyPath, Origin]:
+        """Origins of this file with its own keys instead of TOML's."""
+        return {
+            path: replace(origin, path=self.keys.get(path, origin.path))
+            for path, origin in origins.items()
+        }
 
 
 def read(path: Path) -> Source | Problem:
-    """Read and parse a file, or say why not."""
-    data = _bytes(path)
-    if isinstance(data, Problem):
-        return data
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        return Problem(file=str(path), line=line, message="is not UTF-8 text")
+    """Read and parse a TOML file, or say why not."""
+    text = _text(path)
+    if isinstance(text, Problem):
+        return text
     try:
         tree: Tree = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
@@ -61,6 +85,55 @@ def read(path: Path) -> Source | Problem:
         # tomli passes on what the standard library thinks of a number or a date.
         return Problem(file=str(path), message=f"not TOML: {error}")
     return Source(file=str(path), folder=str(path.absolute().parent), tree=tree, lines=locate(text))
+
+
+def read_configuration(path: Path, environment: Mapping[str, str]) -> Source | Problem:
+    """Read the configuration file: TOML, or a file of another program by its suffix.
+
+    Args:
+        path: The file.
+        environment: For ``${env.X}`` in a file of llama-swap.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in FOREIGN:
+        return read(path)
+    text = _text(path)
+    if isinstance(text, Problem):
+        return text
+    if suffix == ".ini":
+        imported = preset_ini.translate(text)
+    else:
+        imported = llama_swap.translate(text, environment=environment, may_set=may_set_for_engine)
+    return Source(
+        file=str(path),
+        folder=str(path.absolute().parent),
+        tree=imported.tree,
+        lines=imported.lines,
+        keys=imported.keys,
+        imported=imported,
+        problems=tuple(_problem(path, fault) for fault in imported.faults),
+    )
+
+
+def _problem(path: Path, fault: Fault) -> Problem:
+    return Problem(
+        file=str(path),
+        line=fault.line,
+        column=fault.column,
+        path=dotted(fault.key),
+        message=fault.message,
+    )
+
+
+def _text(path: Path) -> str | Problem:
+    data = _bytes(path)
+    if isinstance(data, Problem):
+        return data
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return Problem(file=str(path), line=line, message="is not UTF-8 text")
 
 
 def _bytes(path: Path) -> bytes | Problem:

@@ -1,0 +1,151 @@
+"""``mtpd import``: a file of llama-swap or of llama.cpp's router as files of mtpd.
+
+Writes ``mtpd.toml`` and one profile per model. The foreign file is never written to.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mtpd.cli.configured import json_option
+from mtpd.cli.loading import load_config, strict_option, tell
+from mtpd.config.locate import dotted
+from mtpd.config.sources import FOREIGN, Source, read_configuration
+from mtpd.config.toml_text import toml_text
+from mtpd.errors import EXIT_CONFIG, ConfigError, MtpdError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mtpd.compat.remarks import Import
+    from mtpd.config.model import Config
+    from mtpd.views import Json
+
+__all__ = ["import_"]
+
+_PATHS = (("engine", "binary"), ("server", "control_socket"))
+_MODEL_PATHS = (("model",), ("drafter", "model"))
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    metavar="DIR",
+    help="Where mtpd.toml and profiles/models go [default: here].",
+)
+@strict_option
+@click.option("--force", is_flag=True, help="Write over files that are there.")
+@json_option
+def import_(file: Path, *, out: Path, strict: bool, force: bool, as_json: bool) -> None:
+    """Translate a configuration of llama-swap (.yaml) or of llama.cpp's router (.ini).
+
+    Writes mtpd.toml and one profile per model, and lists as FILE:LINE: KEY: what is not
+    honoured, what was changed and what has no effect. FILE itself can also be used as it
+    is: mtpd serve --config FILE.
+    """
+    if file.suffix.lower() not in FOREIGN:
+        message = f"{file} is neither .yaml nor .yml (llama-swap) nor .ini (llama.cpp presets)"
+        raise click.BadParameter(message, param_hint="FILE")
+    try:
+        config = load_config(file, strict=strict)
+    except ConfigError as error:
+        if not as_json:
+            raise
+        click.echo(json.dumps({"ok": False, "problems": error.problems}, indent=2))
+        raise click.exceptions.Exit(EXIT_CONFIG) from None
+    source = read_configuration(file, os.environ)
+    if not isinstance(source, Source) or source.imported is None:
+        message = f"{file} has changed while it was read"
+        raise MtpdError(message, hint="run the command again")
+    texts = _texts(source, out)
+    _write(texts, force=force)
+    if as_json:
+        click.echo(json.dumps(_report(config, source.imported, tuple(texts)), indent=2))
+        return
+    for path in texts:
+        click.echo(f"wrote {path}")
+    for name, port in source.imported.ports.items():
+        click.echo(f"port {port} was {name}'s; mtpd reaches the engine on a private socket")
+    click.echo(f"listens on {_listen(config)}")
+    tell(config)
+
+
+def _listen(config: Config) -> str:
+    return f"{config.server.listen_host}:{config.server.listen_port}"
+
+
+def _texts(source: Source, out: Path) -> dict[Path, str]:
+    """The text of every file to write, by its path."""
+    tree = copy.deepcopy(source.tree)
+    models = tree.pop("models", {})
+    if not isinstance(models, dict):
+        raise TypeError(models)
+    name = Path(source.file).name
+    _make_absolute(tree, _PATHS, source.folder)
+    texts = {out / "mtpd.toml": f"# Imported from {name}.\n{toml_text(tree)}"}
+    for profile, table in models.items():
+        _make_absolute(table, _MODEL_PATHS, source.folder)
+        line = source.lines[("models", profile)]
+        head = f"# Imported from {name}, line {line}.\n"
+        texts[out / "profiles" / "models" / f"{profile}.toml"] = head + toml_text(table)
+    return texts
+
+
+def _make_absolute(
+    table: dict[str, object], keys: tuple[tuple[str, ...], ...], folder: str
+) -> None:
+    """Paths are relative to the file that they stand in, which is another one now."""
+    for key in keys:
+        current: object = table
+        for name in key[:-1]:
+            current = current.get(name) if isinstance(current, dict) else None
+        value = current.get(key[-1]) if isinstance(current, dict) else None
+        if not isinstance(current, dict) or not isinstance(value, str):
+            continue
+        if value.startswith("bundled:") or (key == ("engine", "binary") and "/" not in value):
+            continue  # no path: a model that comes with mtpd, or a program to look up
+        current[key[-1]] = str(Path(folder) / value)
+
+
+def _write(texts: Mapping[Path, str], *, force: bool) -> None:
+    there = [path for path in texts if path.exists()]
+    if there and not force:
+        names = "\n".join(f"{path} is already there" for path in there)
+        raise MtpdError(names, hint="name another directory with --out, or give --force")
+    try:
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("w" if force else "x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        message = f"{error.filename} cannot be written: {error.strerror}"
+        raise MtpdError(message, hint="name another directory with --out") from error
+
+
+def _report(config: Config, imported: Import, written: tuple[Path, ...]) -> dict[str, Json]:
+    return {
+        "ok": True,
+        "written": [str(path) for path in written],
+        "listen": _listen(config),
+        "models": dict(imported.names),
+        "ports": dict(imported.ports),
+        "remarks": [
+            {
+                "kind": one.kind.value,
+                "file": one.file,
+                "line": one.line,
+                "key": dotted(one.key),
+                "message": one.message,
+            }
+            for one in config.remarks
+        ],
+    }

@@ -1,0 +1,148 @@
+"""Speculation options of llama-server as the ``[drafter]`` of a model profile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mtpd.compat.remarks import Kind
+
+if TYPE_CHECKING:
+    from mtpd.compat.arguments import Option
+    from mtpd.compat.remarks import Import
+
+__all__ = ["DEFAULT_DEPTH", "KINDS", "put_drafter"]
+
+KINDS = {
+    "none": "none",
+    "draft-mtp": "mtp",
+    "mtp": "mtp",
+    "draft-simple": "draft-model",
+    "draft-eagle3": "eagle3",
+    "ngram-simple": "ngram",
+    "draft-mtp-adaptive": "adaptive",
+}
+"""``--spec-type`` to the drafter's name in a profile."""
+
+DEFAULT_DEPTH = 3
+"""``--spec-draft-n-max`` where none is given, by the help of build b11434."""
+
+_MAX_DEPTH = 16
+_DEPTHS = {"ngram": "spec-ngram-simple-size-m"}
+
+
+def put_drafter(
+    options: dict[str, Option], at: tuple[str, ...], into: Import, *, kv_type: str
+) -> None:
+    """Take the speculation options out of ``options`` and put what they say.
+
+    The depth is both the one to start with and the largest one that may be measured.
+
+    Args:
+        options: By ``Flag.key``; what is translated is removed.
+        at: Where the profile is in ``into.tree``.
+        into: Takes the values and remarks.
+        kv_type: Of the model; the draft context's own default is f16.
+    """
+    _Drafter(options, at, into).put(kv_type)
+
+
+class _Drafter:
+    def __init__(self, options: dict[str, Option], at: tuple[str, ...], into: Import) -> None:
+        self.options = options
+        self.at = at
+        self.into = into
+
+    def put(self, kv_type: str) -> None:
+        file = self.options.pop("model-draft", None)
+        chosen = self.options.pop("spec-type", None)
+        kind = self.kind(chosen, file)
+        origin = chosen or file
+        if origin is None or kind == "none":
+            line, key = self.into.lines.get(self.at, 1), self.into.keys.get(self.at, self.at)
+            self.into.put((*self.at, "drafter", "kind"), "none", line=line, key=key)
+            self.unused(file)
+            return
+        if kind == "mtp" and file is not None:
+            kind = "mtp-file"
+        self.set("kind", kind, origin)
+        if file is not None:
+            self.set("model", file.value, file)
+        self.depth(kind, origin)
+        self.p_min()
+        self.kv_type(kv_type, origin)
+
+    def set(self, name: str, value: object, option: Option) -> None:
+        path = (*self.at, "drafter", name)
+        self.into.put(path, value, line=option.line, key=option.key)
+
+    def tell(self, kind: Kind, option: Option, message: str) -> None:
+        self.into.remark(kind, option.line, option.key, message)
+
+    def kind(self, chosen: Option | None, file: Option | None) -> str:
+        if chosen is None:
+            if file is None:
+                return "none"
+            message = f"{file.shown!r} alone is read as '--spec-type draft-simple' with it"
+            self.tell(Kind.CHANGED, file, message)
+            return "draft-model"
+        words = [word.strip() for word in (chosen.value or "").split(",")]
+        known = [KINDS[word] for word in words if word in KINDS]
+        kind = known[0] if known else "none"
+        if len(known) != len(words) or len(words) > 1:
+            message = f"of {chosen.value!r} mtpd can drive one drafter at a time: {kind}"
+            self.tell(Kind.NOT_HONOURED, chosen, message)
+        return kind
+
+    def unused(self, file: Option | None) -> None:
+        for option in (file, *(self.options.pop(key, None) for key in _DRAFT_KEYS)):
+            if option is not None:
+                message = "without a --spec-type that drafts, it has no effect"
+                self.tell(Kind.NOTE, option, message)
+
+    def depth(self, kind: str, origin: Option) -> None:
+        option = self.options.pop(_DEPTHS.get(kind, "spec-draft-n-max"), None)
+        if option is None:
+            depth = DEFAULT_DEPTH
+            message = f"no depth is given: llama-server's own default of {depth} is used"
+            self.tell(Kind.CHANGED, origin, message)
+        else:
+            text = option.value or ""
+            if not (text.isascii() and text.isdigit() and len(text) < _LONG and int(text)):
+                message = f"must be a whole number of at least 1, not {text!r}"
+                self.into.fault(option.line, option.key, message)
+                return
+            depth = min(int(text), _MAX_DEPTH)
+            if depth != int(text):
+                message = f"the deepest draft here is {_MAX_DEPTH}"
+                self.tell(Kind.NOT_HONOURED, option, message)
+        for name in ("max_depth", "depth"):
+            self.set(name, depth, option or origin)
+
+    def p_min(self) -> None:
+        option = self.options.pop("draft-p-min", None)
+        if option is None:
+            return
+        try:
+            value = float(option.value or "")
+        except ValueError:
+            self.into.fault(option.line, option.key, f"must be a number, not {option.value!r}")
+            return
+        self.set("p_min", value, option)
+
+    def kv_type(self, kv_type: str, origin: Option) -> None:
+        """The draft context is f16 to llama-server unless told, and as the model's here."""
+        keys = self.options.pop("cache-type-k-draft", None)
+        values = self.options.pop("cache-type-v-draft", None)
+        given = keys or values
+        chosen = "f16" if given is None else given.value
+        if chosen != kv_type:
+            path = (*self.at, "draft_kv_type")
+            option = given or origin
+            self.into.put(path, chosen, line=option.line, key=option.key)
+        if given is not None and (keys is None or values is None or keys.value != values.value):
+            message = f"keys and values of the draft context have one type here: {chosen}"
+            self.tell(Kind.NOT_HONOURED, values or given, message)
+
+
+_DRAFT_KEYS = ("spec-draft-n-max", "draft-p-min", "cache-type-k-draft", "cache-type-v-draft")
+_LONG = 10

@@ -1,0 +1,69 @@
+"""llama-swap's keys that have no effect here, each with its reason.
+
+A key that is in none of these tables and is not translated is told as unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mtpd.compat.remarks import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["MODEL_KEYS", "TOP_KEYS", "is_empty"]
+
+_NOWHERE = "has no effect here"
+_LIST = "is not shown in /v1/models yet"
+
+TOP_KEYS: Mapping[str, tuple[Kind, str]] = {
+    "globalTTL": (Kind.NOT_HONOURED, "an idle engine is not unloaded yet"),
+    "sendLoadingState": (Kind.NOT_HONOURED, "no loading lines are sent yet"),
+    "includeAliasesInList": (Kind.NOT_HONOURED, "/v1/models lists no aliases"),
+    "apiKeys": (
+        Kind.NOT_HONOURED,
+        "there are no access tokens yet: whoever reaches the port may use the models",
+    ),
+    "hooks": (Kind.NOT_HONOURED, "a model is loaded when it is first asked for"),
+    "peers": (Kind.NOT_HONOURED, "requests are not passed to other machines"),
+    "profiles": (Kind.NOT_HONOURED, "there are no sets of models to start together"),
+    "selectors": (Kind.NOT_HONOURED, "a model is asked for by its name; see [pools.NAME]"),
+    "mcpProviders": (Kind.NOT_HONOURED, "no tools are served"),
+    "unloadTimeout": (Kind.NOT_HONOURED, "how long an engine may take to end is fixed"),
+    "upstream": (Kind.NOT_HONOURED, "every path below /upstream loads its model"),
+    "compat": (Kind.NOT_HONOURED, "websockets are not relayed"),
+    "healthCheckTimeout": (
+        Kind.NOTE,
+        "a load may take as long as it makes progress; see [engine] load_stall_s",
+    ),
+    "logLevel": (Kind.NOTE, f"{_NOWHERE}; see mtpd serve --log-level"),
+    "logTimeFormat": (Kind.NOTE, _NOWHERE),
+    "logToStdout": (Kind.NOTE, _NOWHERE),
+    "logRequests": (Kind.NOTE, _NOWHERE),
+    "metricsMaxInMemory": (Kind.NOTE, f"{_NOWHERE}; measurements are kept in the database"),
+    "captureBuffer": (Kind.NOTE, f"{_NOWHERE}; no request is kept"),
+    "performance": (Kind.NOTE, f"{_NOWHERE}; the card is always watched"),
+    "store": (Kind.NOTE, _NOWHERE),
+    "ui": (Kind.NOTE, _NOWHERE),
+}
+"""Keys of the file."""
+
+MODEL_KEYS: Mapping[str, tuple[Kind, str]] = {
+    "cmdStop": (Kind.NOT_HONOURED, "mtpd ends its engines itself: SIGTERM, then SIGKILL"),
+    "unloadTimeout": TOP_KEYS["unloadTimeout"],
+    "name": (Kind.NOT_HONOURED, _LIST),
+    "description": (Kind.NOT_HONOURED, _LIST),
+    "capabilities": (Kind.NOT_HONOURED, _LIST),
+    "unlisted": (Kind.NOT_HONOURED, "every model is listed in /v1/models"),
+    "useModelName": (Kind.NOT_HONOURED, "a request is relayed as it came"),
+    "concurrencyLimit": (Kind.NOT_HONOURED, "see [server] max_waiting, for all models together"),
+    "sendLoadingState": TOP_KEYS["sendLoadingState"],
+    "timeouts": (Kind.NOT_HONOURED, "the timeouts towards an engine are fixed"),
+}
+"""Keys of a model."""
+
+
+def is_empty(value: object) -> bool:
+    """Whether a value asks for nothing: what such a key means where it is left out."""
+    return value is None or value is False or value in (0, "", [], {})

@@ -1,0 +1,285 @@
+"""One model of llama-swap's configuration as a model profile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from mtpd.compat import commands, macros
+from mtpd.compat.arguments import Source, from_environment, parse
+from mtpd.compat.names import is_alias, profile_name
+from mtpd.compat.overlay import overlay, put_list
+from mtpd.compat.remarks import Kind, as_table, is_whole
+from mtpd.compat.settings import put_settings
+from mtpd.compat.swap_keys import MODEL_KEYS, is_empty
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mtpd.compat.macros import Macros
+    from mtpd.compat.remarks import Import, Path
+    from mtpd.compat.yaml_text import Document
+
+__all__ = ["Given", "Shared", "put_model"]
+
+_TRANSLATED = frozenset(
+    {
+        "cmd", "proxy", "aliases", "env", "checkEndpoint", "ttl", "filters", "macros", "metadata",
+    }
+)  # fmt: skip
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_MAX_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value with its place in the file."""
+
+    value: str
+    line: int
+    key: Path
+
+
+@dataclass(slots=True, kw_only=True)
+class Shared:
+    """What concerns all models of a file.
+
+    Attributes:
+        document: The file.
+        into: Takes what is translated.
+        macros: Those of the file.
+        next_port: What the next ``${PORT}`` stands for.
+        programs: llama-server by model that has one.
+        environment: Variables for engines, by name and model.
+    """
+
+    document: Document
+    into: Import
+    macros: Macros
+    next_port: int
+    programs: dict[str, Given] = field(default_factory=dict)
+    environment: dict[str, dict[str, Given]] = field(default_factory=dict)
+
+
+def put_model(name: str, table: Mapping[str, object], shared: Shared) -> None:
+    """Translate a model; to be called in the order of the names, as ports go by it."""
+    _Model(name, table, shared).put()
+
+
+class _Model:
+    def __init__(self, name: str, table: Mapping[str, object], shared: Shared) -> None:
+        self.name = name
+        self.table = table
+        self.shared = shared
+        self.into = shared.into
+        self.at: Path = ("models", name)
+        self.macros = self.all_macros()
+
+    def line(self, *below: str | int) -> int:
+        lines = self.shared.document.lines
+        return lines.get((*self.at, *below), lines.get(self.at, 1))
+
+    def tell(self, kind: Kind, message: str, *below: str | int) -> None:
+        self.into.remark(kind, self.line(*below), (*self.at, *below), message)
+
+    def fault(self, message: str, *below: str | int) -> None:
+        self.into.fault(self.line(*below), (*self.at, *below), message)
+
+    def put(self) -> None:
+        before = len(self.into.faults)
+        command = self.command()
+        self.keys_without_effect()
+        if len(self.into.faults) > before or command is None:
+            return
+        self.profile(command)
+
+    def all_macros(self) -> Macros:
+        """The name, the file's macros, the model's own over them (internal/config/load.go)."""
+        merged: dict[str, object] = {"MODEL_ID": self.name, **dict(self.shared.macros)}
+        own = as_table(self.table.get("macros"))
+        for name, value in own.items():
+            wrong = macros.name_fault(name, value)
+            if wrong is not None:
+                self.fault(wrong, "macros", name)
+            merged[name] = value
+        return tuple(merged.items())
+
+    def expand(self, value: object, *below: str | int, keep: tuple[str, ...] = ()) -> object:
+        """A value without macros; a fault where one is unknown."""
+        try:
+            expanded = macros.expand(value, self.macros)
+        except macros.TooLongError:
+            self.fault(f"grows beyond {macros.MAX_TEXT} characters with its macros", *below)
+            return ""
+        for name in dict.fromkeys(macros.left_over(expanded)):
+            if name not in keep:
+                self.fault(f"there is no macro ${{{name}}}", *below)
+        return expanded
+
+    def text(self, key: str, default: str = "", keep: tuple[str, ...] = ()) -> str:
+        """A text of the model without macros."""
+        value = self.table.get(key, default)
+        if isinstance(value, dict | list):
+            self.fault("must be text", key)
+            return ""
+        text = macros.plain(value)
+        if key == "cmd":
+            text = commands.without_comments(text)
+        return macros.plain(self.expand(text, key, keep=keep))
+
+    def command(self) -> commands.Command | None:
+        """The command, once its port is known; None where it is no llama-server."""
+        text = self.text("cmd", keep=("PORT",))
+        self.port(text)
+        command = commands.read(macros.plain(macros.expand(text, self.macros)))
+        if isinstance(command, str):
+            self.fault(command, "cmd")
+            return None
+        if isinstance(command, commands.Opaque):
+            message = f"{command.reason}; mtpd starts nothing else yet: this model is left out"
+            self.tell(Kind.NOT_HONOURED, message, "cmd")
+            return None
+        return command
+
+    def port(self, command: str) -> None:
+        """Give the model the next port if its command uses one."""
+        proxy = self.text("proxy", "http://localhost:${PORT}", keep=("PORT",))
+        if "${PORT}" not in command:
+            if "${PORT}" in proxy:
+                given = "proxy" in self.table
+                message = "may not use ${PORT}" if given else "is required"
+                message += " where cmd does not use ${PORT}"
+                self.fault(message, "proxy")
+            return
+        if self.shared.next_port > _MAX_PORT:
+            self.fault(f"no port is left: the next one is {self.shared.next_port}", "cmd")
+            return
+        self.into.ports[self.name] = self.shared.next_port
+        self.macros = (("PORT", self.shared.next_port), *self.macros)
+        self.shared.next_port += 1
+
+    def keys_without_effect(self) -> None:
+        for key, value in self.table.items():
+            if key in MODEL_KEYS:
+                if not is_empty(value):
+                    self.tell(*MODEL_KEYS[key], key)
+            elif key not in _TRANSLATED:
+                self.tell(Kind.NOT_HONOURED, "this key is not known", key)
+        self.proxy()
+        self.ttl()
+        check = self.text("checkEndpoint", "/health")
+        if check not in {"", "/health"}:
+            self.tell(Kind.NOTE, "mtpd asks /health and for a first token", "checkEndpoint")
+        for key, value in as_table(self.table.get("filters")).items():
+            if not is_empty(value):
+                message = "a request is relayed as it came"
+                self.tell(Kind.NOT_HONOURED, message, "filters", key)
+        for key, value in as_table(self.table.get("metadata")).items():
+            if key != "mtpd" and not is_empty(value):
+                message = "is not shown in /v1/models yet"
+                self.tell(Kind.NOT_HONOURED, message, "metadata", key)
+
+    def proxy(self) -> None:
+        if "proxy" not in self.table:
+            return
+        text = self.text("proxy")
+        try:
+            parts = urlsplit(text)
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            self.fault(f"is no URL: {error}", "proxy")
+            return
+        if host not in _LOOPBACK or parts.path not in {"", "/"}:
+            message = f"mtpd asks the engine that it starts itself, not {text!r}"
+            self.tell(Kind.NOT_HONOURED, message, "proxy")
+        elif port != self.into.ports.get(self.name):
+            self.tell(Kind.NOTE, "mtpd asks the engine over a private socket", "proxy")
+
+    def ttl(self) -> None:
+        value = self.table.get("ttl", -1)
+        if not is_whole(value) or value < -1:
+            self.fault(f"must be a whole number of at least -1, not {value!r}", "ttl")
+        elif value > 0:
+            self.tell(Kind.NOT_HONOURED, "an idle engine is not unloaded yet", "ttl")
+
+    def profile(self, command: commands.Command) -> None:
+        own = as_table(self.table.get("metadata")).get("mtpd")
+        own = {} if own is None else self.expand(own, "metadata", "mtpd")
+        if not isinstance(own, dict):
+            self.fault("must be a table of settings of a model profile", "metadata", "mtpd")
+            return
+        place = Source((*self.at, "cmd"), self.line("cmd"), self.word_lines())
+        options, variables = from_environment(self.variables(command))
+        options |= parse(command.words, place, self.into)
+        if "model" not in options and "model" not in own:
+            message = "names no file with -m, and mtpd downloads nothing: this model is left out"
+            self.tell(Kind.NOT_HONOURED, message, "cmd")
+            return
+        aliases = self.aliases()
+        key, line = self.at, self.line()
+        profile = profile_name(self.name, aliases, self.into, line=line, key=key)
+        at = ("models", profile)
+        self.into.lines[at], self.into.keys[at] = line, key
+        self.shared.programs[self.name] = Given(command.program, self.line("cmd"), place.key)
+        for name, (value, where, written) in variables.items():
+            given = Given(value, where, written)
+            self.shared.environment.setdefault(name, {})[self.name] = given
+        if aliases:
+            places = {alias: self.alias_place(alias) for alias in aliases}
+            put_list((*at, "aliases"), places, self.into)
+        put_settings(options, at, self.into)
+        overlay(own, at, (*key, "metadata", "mtpd"), self.shared.document.lines, self.into)
+
+    def word_lines(self) -> dict[str, int]:
+        first = self.shared.document.blocks.get((*self.at, "cmd"))
+        return {} if first is None else commands.word_lines(str(self.table.get("cmd")), first)
+
+    def variables(self, command: commands.Command) -> dict[str, tuple[str, int, Path]]:
+        """Variables of ``env`` and of a leading ``env`` in the command."""
+        found: dict[str, tuple[str, int, Path]] = {}
+        listed = self.table.get("env")
+        for number, item in enumerate(listed if isinstance(listed, list) else []):
+            name, equals, value = macros.plain(item).partition("=")
+            if isinstance(item, dict | list) or not (name and equals):
+                self.fault("must be NAME=VALUE", "env", number)
+                continue
+            found[name] = (value, self.line("env", number), (*self.at, "env", number))
+        if not isinstance(listed, list | None):
+            self.fault("must be a list of NAME=VALUE", "env")
+        for name, value in command.environment:
+            found[name] = (value, self.line("cmd"), (*self.at, "cmd", name))
+        return found
+
+    def aliases(self) -> list[str]:
+        """Aliases, and the names that ``filters.setParamsByID`` makes aliases."""
+        listed = self.table.get("aliases")
+        if not isinstance(listed, list | None):
+            self.fault("must be a list of names", "aliases")
+        found: list[str] = []
+        for number, item in enumerate(listed if isinstance(listed, list) else []):
+            name = as_table(item).get("id") if isinstance(item, dict) else item
+            if isinstance(name, dict | list) or is_empty(name):
+                self.fault("must be a name", "aliases", number)
+                continue
+            found += self.usable(macros.plain(name), "aliases", number)
+        by_id = as_table(as_table(self.table.get("filters")).get("setParamsByID"))
+        for key in by_id:
+            name = macros.plain(self.expand(key, "filters", "setParamsByID", key))
+            if name != self.name and name not in found:
+                found += self.usable(name, "filters", "setParamsByID", key)
+        return found
+
+    def usable(self, alias: str, *below: str | int) -> list[str]:
+        if is_alias(alias):
+            return [alias]
+        self.tell(Kind.NOT_HONOURED, f"no client can ask for {alias!r} here", *below)
+        return []
+
+    def alias_place(self, alias: str) -> tuple[int, Path]:
+        """Where an alias is written, or else the model."""
+        listed = self.table.get("aliases")
+        for number, item in enumerate(listed if isinstance(listed, list) else []):
+            if alias in {macros.plain(item), macros.plain(as_table(item).get("id"))}:
+                return self.line("aliases", number), (*self.at, "aliases", number)
+        return self.line(), self.at
