@@ -272,9 +272,9 @@ class _Field:
         return [other for other, v in verdicts if isinstance(v, SpeedComparison) and not v.faster]
 
     def _comparable(self) -> list[list[ArmSummary]]:
-        """Groups of rows; each row can be compared with the shallowest of its group."""
+        """Groups of rows that none is proven to beat, comparable with their shallowest one."""
         groups: list[list[ArmSummary]] = []
-        for row in self.rows:
+        for row in [row for row in self.rows if not self._beaten(row)] or self.rows:
             for group in groups:
                 if isinstance(self.verdict(row, group[0]), SpeedComparison):
                     group.append(row)
@@ -302,11 +302,14 @@ class _Field:
         return frugal, Why(frugal=frugal != top, inside=bool(instead))
 
     def _fastest(self, rows: Sequence[ArmSummary]) -> ArmSummary:
-        return max(rows, key=lambda row: (self._mean(row), depth_order(row.arm)))
+        """Ahead of the most others, pair by pair: a mean may be that of other prompts."""
 
-    def _mean(self, row: ArmSummary) -> float:
-        speed = self.speed(row)
-        return speed.mid if speed is not None else row.tps or 0.0
+        def key(row: ArmSummary) -> tuple[int, float, tuple[str, int, str, float]]:
+            verdicts = [self.verdict(row, other) for other in rows if other != row]
+            ahead = sum(isinstance(v, SpeedComparison) and v.ratio > 1 for v in verdicts)
+            return ahead, row.tps or 0.0, depth_order(row.arm)
+
+        return max(rows, key=key)
 
     def _gives_away(self, row: ArmSummary, top: ArmSummary) -> float:
         """Chance that ``top`` is more than the tie ratio faster."""
