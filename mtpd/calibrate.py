@@ -363,8 +363,9 @@ class _Run:
             msg = f"the engine's reply has no timings: {timed.reason}"
             raise UpstreamError(msg, hint="mtpd needs a llama-server that reports timings")
         counted = _counted(before, after)
-        # Only builds without counters by position are worth waiting for their log.
-        known = arm.depth == 0 or (isinstance(counted, SpecCounters) and counted.per_position)
+        # Only builds without counters by position, and cut drafts, need the log waited for.
+        listed = isinstance(counted, SpecCounters) and counted.per_position and not arm.p_min
+        known = arm.depth == 0 or listed
         facts = () if known else await started.heard.of(started.start_id, within_s=LOG_S)
         read = read_acceptance(arm.depth, counters=counted, timings=timed, facts=facts)
         return Repetition(
@@ -381,6 +382,7 @@ class _Run:
                 drafted=read.drafted,
                 accepted=read.accepted,
                 accepted_per_position=read.per_position,
+                offered_per_position=read.offered,
                 digest=prompts.digest(prompts.text(reply)),
                 residency=started.verdict.residency,
             ),

@@ -36,16 +36,13 @@ __all__ = [
     "cond_from_counts",
     "counts_of",
     "distinct_texts",
-    "draft_n_all_rejected",
     "e_hat",
     "expected_tokens",
-    "first_draft_len",
     "full_draft_ratio",
     "log_ratio_e",
     "mean_len",
     "phi_for",
     "phi_hat",
-    "plain_steps",
     "pool_counts",
     "steps_from_timings",
     "survival",
@@ -76,11 +73,14 @@ class PositionCounts:
         accepted: n_i for i = 1..k; never increasing, never above ``steps``.
         cut: Draft tokens missing from full drafts, k * V - D: drafts cut short near the
             end of a reply or by p-min count as misses in ``accepted``, wrongly.
+        offered: Of the steps that kept all before position i, those whose draft had it;
+            None where no trace tells (``tuner.drafts``).
     """
 
     steps: int
     accepted: tuple[int, ...]
     cut: int = 0
+    offered: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse counts that no engine can have produced."""
@@ -91,21 +91,33 @@ class PositionCounts:
         if not 0 <= self.cut <= self.steps * len(self.accepted) - sum(self.accepted):
             msg = f"{self.cut} cut draft tokens do not fit {self.steps} steps of {self.accepted}"
             raise ValueError(msg)
+        between = zip(chain[1:-1], self.reached, chain, strict=False)
+        if len(self.reached) != self.depth or any(not n <= o <= b for n, o, b in between):
+            msg = f"{self.offered} steps cannot have offered what {chain[:-1]} kept"
+            raise ValueError(msg)
 
     @property
     def depth(self) -> int:
         """Number of positions."""
         return len(self.accepted)
 
+    @property
+    def reached(self) -> tuple[int, ...]:
+        """Steps that judge each position; those that kept all before it where nothing traced."""
+        chain = (self.steps, *self.accepted)
+        return chain[:-1] if self.offered is None else self.offered
+
     def plus(self, other: PositionCounts) -> PositionCounts:
         """Counts of both; the depths must be equal."""
         if self.depth != other.depth:
             msg = f"counts of depth {self.depth} and {other.depth} do not add up"
             raise ValueError(msg)
+        known = self.offered is not None and other.offered is not None
         return PositionCounts(
             steps=self.steps + other.steps,
-            accepted=tuple(a + b for a, b in zip(self.accepted, other.accepted, strict=True)),
+            accepted=_sums(self.accepted, other.accepted),
             cut=self.cut + other.cut,
+            offered=_sums(self.reached, other.reached) if known else None,
         )
 
 
@@ -163,12 +175,12 @@ def expected_tokens(cond: Sequence[float]) -> float:
 
 def cond_from_counts(counts: PositionCounts) -> tuple[float | Unknown, ...]:
     """Conditional acceptances; Unknown where no step ever reached the position."""
-    out: list[float | Unknown] = []
-    before = counts.steps
-    for place, now in enumerate(counts.accepted, start=1):
-        out.append(now / before if before else Unknown(f"no step reached position {place}"))
-        before = now
-    return tuple(out)
+    return tuple(
+        now / before if before else Unknown(f"no step reached position {place}")
+        for place, (before, now) in enumerate(
+            zip(counts.reached, counts.accepted, strict=True), start=1
+        )
+    )
 
 
 def beta_posterior(
@@ -182,19 +194,19 @@ def beta_posterior(
 
     Cut drafts widen the upper end only. Of the ``cut`` missing draft tokens at most
     cut / (k - i + 1) concern position i, because a draft that ends before i lacks all
-    later positions too; so many misses at i may be none.
+    later positions too; so many misses at i may be none. Where a trace tells what each
+    draft offered, the cut takes no part.
     """
     out: list[BetaPosterior] = []
-    before = counts.steps
-    for place, now in enumerate(counts.accepted):
+    cut = counts.cut if counts.offered is None else 0
+    for place, (before, now) in enumerate(zip(counts.reached, counts.accepted, strict=True)):
         missed = before - now
-        excused = min(float(missed), counts.cut / (counts.depth - place))
+        excused = min(float(missed), cut / (counts.depth - place))
         first, second = prior[0] + now / phi, prior[1] + missed / phi
         low = beta_quantile((1 - level) / 2, first, second)
         high = beta_quantile((1 + level) / 2, first, prior[1] + (missed - excused) / phi)
         interval = Interval(low=low, mid=first / (first + second), high=high, level=level)
         out.append(BetaPosterior(alpha=first, beta=second, interval=interval))
-        before = now
     return tuple(out)
 
 
@@ -253,24 +265,9 @@ def true_tokens_per_step(predicted_n: int, draft_n_accepted: int) -> float:
     return (predicted_n - 1) / steps_from_timings(predicted_n, draft_n_accepted)
 
 
-def plain_steps(predicted_n: int, draft_n_accepted: int, verification_steps: int) -> int:
-    """Decode steps that had no draft."""
-    return steps_from_timings(predicted_n, draft_n_accepted) - verification_steps
-
-
 def full_draft_ratio(draft_n: int, steps: int, depth: int) -> float:
     """Drafted tokens over those of full drafts; see ``TRUSTED_FULL_DRAFTS``."""
     return draft_n / (steps * depth)
-
-
-def first_draft_len(n_predict: int, depth: int) -> int:
-    """Length of the first draft of a reply limited to ``n_predict`` tokens."""
-    return max(0, min(depth, n_predict - 2))
-
-
-def draft_n_all_rejected(n_predict: int, depth: int) -> int:
-    """Tokens drafted over a reply of ``n_predict`` tokens when none is ever accepted."""
-    return sum(min(depth, left - 1) for left in range(1, n_predict))
 
 
 def phi_hat(requests: Iterable[tuple[int, int, int]]) -> float:
@@ -367,7 +364,9 @@ def counts_of(one: Observation) -> PositionCounts | Unknown:
     full = accepted + (0,) * (depth - len(accepted))
     cut = len(full) * one.steps - one.drafted
     try:
-        return PositionCounts(steps=one.steps, accepted=full, cut=cut)
+        return PositionCounts(
+            steps=one.steps, accepted=full, cut=cut, offered=one.offered_per_position
+        )
     except ValueError as error:
         return Unknown(f"the counters contradict each other: {error}")
 
@@ -381,6 +380,10 @@ def pool_counts(observations: Iterable[Observation]) -> PositionCounts | Unknown
             return counts
         total = counts if total is None else total.plus(counts)
     return Unknown("nothing was measured") if total is None else total
+
+
+def _sums(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
 def _geometric(total: float, depth: int) -> float:

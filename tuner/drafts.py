@@ -12,20 +12,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tuner.acceptance import (
-    DEFAULT_PHI,
-    TRUSTED_FULL_DRAFTS,
-    BetaPosterior,
-    PositionCounts,
-    beta_posterior,
-    full_draft_ratio,
-)
-from tuner.types import Interval, Unknown
+from tuner.acceptance import TRUSTED_FULL_DRAFTS, full_draft_ratio, steps_from_timings
+from tuner.types import Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-__all__ = ["DraftStep", "TracedCounts", "full_drafts", "traced", "trusted"]
+    from tuner.acceptance import PositionCounts
+
+__all__ = [
+    "DraftStep",
+    "TracedCounts",
+    "draft_n_all_rejected",
+    "first_draft_len",
+    "plain_steps",
+    "traced",
+    "trusted",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +79,6 @@ class TracedCounts:
         """Tokens per traced step; steps without a draft are not among them."""
         return 1 + self.accepted / self.steps if self.steps else Unknown("no step was traced")
 
-    def intervals(self, *, phi: float = DEFAULT_PHI, level: float = 0.95) -> tuple[Interval, ...]:
-        """Credible interval of every alpha; mid is the posterior mean."""
-        return tuple(
-            _posterior(n, k, phi=phi, level=level).interval
-            for n, k in zip(self.offered, self.kept, strict=True)
-        )
-
 
 def traced(depth: int, steps: Iterable[DraftStep]) -> TracedCounts:
     """Counts per position of steps whose draft lengths are known.
@@ -112,17 +108,19 @@ def traced(depth: int, steps: Iterable[DraftStep]) -> TracedCounts:
     return TracedCounts(steps=count, offered=tuple(offered), kept=tuple(kept), accepted=accepted)
 
 
-def full_drafts(depth: int, steps: Sequence[DraftStep]) -> PositionCounts:
-    """Position counts of the steps whose draft was not cut.
+def plain_steps(predicted_n: int, draft_n_accepted: int, verification_steps: int) -> int:
+    """Decode steps that had no draft."""
+    return steps_from_timings(predicted_n, draft_n_accepted) - verification_steps
 
-    Unbiased where the cut does not depend on the text, as at the end of a reply; never
-    behind p-min, where the steps left are the easy ones.
-    """
-    whole = [one.accepted for one in steps if one.drafted == depth]
-    return PositionCounts(
-        steps=len(whole),
-        accepted=tuple(sum(kept > place for kept in whole) for place in range(depth)),
-    )
+
+def first_draft_len(n_predict: int, depth: int) -> int:
+    """Length of the first draft of a reply limited to ``n_predict`` tokens."""
+    return max(0, min(depth, n_predict - 2))
+
+
+def draft_n_all_rejected(n_predict: int, depth: int) -> int:
+    """Tokens drafted over a reply of ``n_predict`` tokens when none is ever accepted."""
+    return sum(min(depth, left - 1) for left in range(1, n_predict))
 
 
 def trusted(counts: PositionCounts) -> PositionCounts | Unknown:
@@ -141,8 +139,3 @@ def trusted(counts: PositionCounts) -> PositionCounts | Unknown:
             f"counters need {TRUSTED_FULL_DRAFTS:.0%}"
         )
     return counts
-
-
-def _posterior(offered: int, kept: int, *, phi: float, level: float) -> BetaPosterior:
-    counts = PositionCounts(steps=offered, accepted=(kept,))
-    return beta_posterior(counts, phi=phi, level=level)[0]

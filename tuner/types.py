@@ -161,6 +161,8 @@ class Observation:
         accepted: Accepted draft tokens (A); None where not exposed.
         accepted_per_position: n_i, steps in which position i was accepted; None where
             the build lacks the per-position counters.
+        offered_per_position: Of the steps that kept all before position i, those whose draft
+            had it (``tuner.drafts.traced``); None where the engine traces no steps.
         digest: SHA-256 of the generated text's UTF-8 bytes.
         residency: Verdict on the engine start.
         excluded: Why this repetition must not be used, or None.
@@ -181,6 +183,7 @@ class Observation:
     digest: str
     residency: Residency
     excluded: str | None = None
+    offered_per_position: tuple[int, ...] | None = None
 
     @property
     def decode_tps(self) -> float:

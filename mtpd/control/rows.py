@@ -64,7 +64,7 @@ def depth_row(summary: ArmSummary) -> DepthRowView:
 def _acceptance(summary: ArmSummary) -> tuple[AcceptanceView, ...]:
     if isinstance(summary.alphas, Unknown) or isinstance(summary.counts, Unknown):
         return ()
-    offered = (summary.counts.steps, *summary.counts.accepted)
+    offered = summary.counts.reached
     return tuple(
         AcceptanceView(
             position=index + 1,

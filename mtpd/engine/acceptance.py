@@ -10,10 +10,11 @@ and bound the steps (docs: facts of llama-server, section 2). Pure.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mtpd.engine.facts import AcceptancePerPosition, DraftAcceptance
+from mtpd.engine.traced import offered
 from mtpd.types import Absent
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class AcceptanceReading:
         drafted: Tokens drafted.
         accepted: Draft tokens accepted.
         per_position: Steps in which position i was accepted, and all before it.
+        offered: Of the steps that kept all before position i, those whose draft had it.
         source: Who answered.
     """
 
@@ -52,6 +54,7 @@ class AcceptanceReading:
     accepted: int | None
     per_position: tuple[int, ...] | None
     source: Source
+    offered: tuple[int, ...] | None = None
 
 
 def read_acceptance(
@@ -69,6 +72,17 @@ def read_acceptance(
         timings: The response's timings.
         facts: Facts of the log lines that the request printed.
     """
+    read = _read(depth, counters, timings, facts)
+    totals = (read.steps, read.drafted, read.accepted)
+    return replace(read, offered=offered(facts, depth=depth, totals=totals))
+
+
+def _read(
+    depth: int,
+    counters: SpecCounters | Absent,
+    timings: Timings | Absent,
+    facts: Sequence[Fact],
+) -> AcceptanceReading:
     if depth == 0:
         return AcceptanceReading(
             steps=0, drafted=0, accepted=0, per_position=(), source=Source.NONE

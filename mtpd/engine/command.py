@@ -144,6 +144,8 @@ def build(
     if arm.depth > 0:
         _speculation(words, profile, arm)
     environment = _environment(binary, endpoint, home=home, instance=instance, path_env=path_env)
+    if arm.p_min > 0.0:
+        environment["LLAMA_TRACE"] = "1"  # the only source of a single draft's length
     if not _chooses(profile, extra_env):
         environment |= device_env
     environment |= {name: value for name, value in extra_env if may_set_for_engine(name)}

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mtpd.engine.facts import DraftVerified
-from tuner.drafts import DraftStep
+from mtpd.engine.facts import DraftAcceptance, DraftVerified
+from tuner.drafts import DraftStep, traced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from mtpd.engine.facts import Fact
 
-__all__ = ["draft_steps"]
+__all__ = ["draft_steps", "offered"]
 
 
 def draft_steps(facts: Iterable[Fact], *, task: int) -> tuple[DraftStep, ...]:
@@ -38,3 +38,25 @@ def draft_steps(facts: Iterable[Fact], *, task: int) -> tuple[DraftStep, ...]:
             steps.append(DraftStep(drafted=fact.drafted, accepted=fact.accepted))
         repeats = fact.restored
     return tuple(steps)
+
+
+def offered(
+    facts: Sequence[Fact], *, depth: int, totals: tuple[int | None, int | None, int | None]
+) -> tuple[int, ...] | None:
+    """Steps whose draft had position i after all before it were kept, for each position.
+
+    Args:
+        facts: Facts of one request, in the order of the log.
+        depth: Draft depth of the engine.
+        totals: Steps, drafted and accepted tokens as the counters or the reply say.
+
+    Returns:
+        None where the request was not traced, or the trace does not add up to the totals.
+    """
+    ends = [fact for fact in facts if isinstance(fact, DraftAcceptance)]
+    task = ends[-1].task if ends else None
+    steps = () if task is None else draft_steps(facts, task=task)
+    seen = (len(steps), sum(s.drafted for s in steps), sum(s.accepted for s in steps))
+    if not steps or seen != totals or max(s.drafted for s in steps) > depth:
+        return None
+    return traced(depth, steps).offered

@@ -86,6 +86,7 @@ _COLUMNS = (
     "drafted",
     "accepted",
     "accepted_per_position",
+    "offered_per_position",
     "acceptance_source",
     "digest",
     "residency",
@@ -253,20 +254,24 @@ def _subject(
 
 
 def _counted(observation: Observation, source: str) -> tuple[str | int | float | None, ...]:
-    positions = observation.accepted_per_position
     return (
         observation.tokens,
         observation.decode_s,
         observation.steps,
         observation.drafted,
         observation.accepted,
-        None if positions is None else rows.dump(list(positions)),
+        _array(observation.accepted_per_position),
+        _array(observation.offered_per_position),
         source,
     )
 
 
-def _positions(row: sqlite3.Row) -> tuple[int, ...] | None:
-    text = row["accepted_per_position"]
+def _array(counts: tuple[int, ...] | None) -> str | None:
+    return None if counts is None else rows.dump(list(counts))
+
+
+def _positions(row: sqlite3.Row, column: str = "accepted_per_position") -> tuple[int, ...] | None:
+    text = row[column]
     return None if text is None else rows.load_integers(text)
 
 
@@ -290,6 +295,7 @@ def _observation(row: sqlite3.Row) -> Observation:
         drafted=row["drafted"],
         accepted=row["accepted"],
         accepted_per_position=_positions(row),
+        offered_per_position=_positions(row, "offered_per_position"),
         digest=row["digest"],
         residency=rows.residency_from(
             (

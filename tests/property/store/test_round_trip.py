@@ -76,6 +76,7 @@ OBSERVATION = st.builds(
     drafted=MAYBE_INT,
     accepted=MAYBE_INT,
     accepted_per_position=st.none() | st.lists(INT, max_size=5).map(tuple),
+    offered_per_position=st.none() | st.lists(INT, max_size=5).map(tuple),
     digest=TEXT,
     residency=RESIDENCY,
     excluded=st.none() | TEXT,

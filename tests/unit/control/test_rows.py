@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mtpd.config.model import Quality
@@ -120,3 +122,12 @@ def test_what_nobody_measured_stays_null() -> None:
 def test_an_arm_keeps_its_p_min() -> None:
     assert ArmView.of(arm(depth=2, p_min=0.75)).p_min == 0.75
     assert depth_row(ArmSummary(arm=arm(), residency=Host())).decode_tps is None
+
+
+def test_a_traced_position_is_judged_by_the_drafts_that_reached_it() -> None:
+    cut = observation(arm(depth=3, p_min=0.5), drafted=90, offered_per_position=(40, 31, 13))
+    (row,) = depth_rows(summarise([cut]))
+    assert [(a.accepted, a.offered) for a in row.acceptance] == [(38, 40), (30, 31), (12, 13)]
+    (blind,) = depth_rows(summarise([replace(cut, offered_per_position=None)]))
+    assert [(a.accepted, a.offered) for a in blind.acceptance] == [(38, 40), (30, 38), (12, 30)]
+    assert row.acceptance[1].alpha.mid > blind.acceptance[1].alpha.mid

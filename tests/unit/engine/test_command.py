@@ -307,6 +307,13 @@ def test_the_environment_is_made_from_nothing(monkeypatch: pytest.MonkeyPatch) -
     }
 
 
+def test_steps_are_traced_only_where_p_min_cuts_drafts() -> None:
+    for p_min, traced in ((0.0, None), (0.25, "1")):
+        cut = profile(drafter=DrafterConfig(kind=Drafter.MTP, max_depth=2, p_min=p_min))
+        assert command(cut, depth=2).env.get("LLAMA_TRACE") == traced
+        assert command(cut, depth=0).env.get("LLAMA_TRACE") is None
+
+
 def test_an_engine_is_pinned_to_its_card_unless_the_configuration_chooses_devices() -> None:
     pins = {"ROCR_VISIBLE_DEVICES": "GPU-2172c0de5eed0906"}
 

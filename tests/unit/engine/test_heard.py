@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from mtpd.engine.facts import AcceptancePerPosition, DraftAcceptance, EvalTime, Phase
+from mtpd.engine.facts import (
+    AcceptancePerPosition,
+    DraftAcceptance,
+    DraftVerified,
+    EvalTime,
+    Phase,
+)
 from mtpd.engine.heard import KEEP, RequestFacts
 from mtpd.units import EngineId
 
@@ -66,3 +72,18 @@ async def test_memory_is_bounded_and_other_facts_are_passed_over() -> None:
     for _ in range(10 * KEEP):
         heard.hear(ONE, TOTALS)
     assert len(await heard.of(ONE, within_s=0)) == KEEP
+
+
+async def test_traced_steps_are_kept_beside_the_lines_that_end_a_request() -> None:
+    """More of them than facts, and forgotten with the request."""
+    heard = RequestFacts()
+    step = DraftVerified(slot=0, task=1, accepted=1, drafted=1, restored=False)
+    told: tuple[Fact, ...] = (*[step] * (2 * KEEP), TOTALS, RATES)
+    for fact in told:
+        heard.hear(ONE, fact)
+    assert await heard.of(ONE, within_s=0) == told
+    heard.clear()
+    assert await heard.of(ONE, within_s=0) == ()
+    heard.hear(ONE, step)
+    heard.hear(TWO, TOTALS)
+    assert await heard.of(TWO, within_s=0) == (TOTALS,)

@@ -6,12 +6,15 @@ from typing import Final
 
 import pytest
 
+from mtpd.engine.acceptance import read_acceptance
 from mtpd.engine.facts import DraftAcceptance, DraftVerified
 from mtpd.engine.logs import fact
-from mtpd.engine.traced import draft_steps
+from mtpd.engine.prom import SpecCounters
+from mtpd.engine.traced import draft_steps, offered
+from mtpd.types import Absent
 from tests.unit.engine import recorded
-from tuner.acceptance import PositionCounts, cond_from_counts, plain_steps, true_tokens_per_step
-from tuner.drafts import DraftStep, traced, trusted
+from tuner.acceptance import PositionCounts, cond_from_counts, true_tokens_per_step
+from tuner.drafts import DraftStep, plain_steps, traced, trusted
 from tuner.types import Unknown
 
 FACTS: Final = [f for _, f in recorded.everything("logs/embedded_trace_n3_pmin05.log") if f]
@@ -63,3 +66,29 @@ def test_the_line_of_a_higher_verbosity_is_not_counted_twice() -> None:
     line = "slot   operator(): id  0 | task 0 | accepted 2/3 draft tokens"
     assert isinstance(fact(line), DraftVerified)
     assert fact(f"{line}, new n_tokens = 42") is None
+
+
+TOTALS: Final = (18, 32, 25)
+
+
+def test_what_was_offered_counts_where_the_trace_adds_up_to_the_totals() -> None:
+    assert offered(FACTS, depth=3, totals=TOTALS) == (18, 6, 4)
+    for totals in ((17, 32, 25), (18, 33, 25), (18, 32, 24), (None, 32, 25)):
+        assert offered(FACTS, depth=3, totals=totals) is None, totals
+    assert offered(FACTS, depth=2, totals=TOTALS) is None, "a draft of 3 at depth 2"
+    without_end = [one for one in FACTS if not isinstance(one, DraftAcceptance)]
+    assert offered(without_end, depth=3, totals=TOTALS) is None
+
+
+def test_a_request_that_was_not_traced_offers_nothing_known() -> None:
+    ends = [one for one in FACTS if isinstance(one, DraftAcceptance)]
+    assert offered(ends, depth=3, totals=(0, 0, 0)) is None
+    assert offered((), depth=3, totals=TOTALS) is None
+
+
+def test_the_reading_of_a_traced_request_has_what_its_drafts_offered() -> None:
+    counters = SpecCounters(drafts=18, drafted=32, accepted=25, per_position=(16, 6, 3))
+    absent = Absent("no timings")
+    read = read_acceptance(3, counters=counters, timings=absent, facts=FACTS)
+    assert (read.per_position, read.offered) == ((16, 6, 3), (18, 6, 4))
+    assert read_acceptance(3, counters=counters, timings=absent).offered is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import TYPE_CHECKING
 
@@ -9,13 +10,13 @@ import pytest
 
 from tuner.acceptance import (
     PositionCounts,
+    alpha_intervals,
     cond_from_counts,
     full_draft_ratio,
     mean_len,
-    plain_steps,
     true_tokens_per_step,
 )
-from tuner.drafts import DraftStep, TracedCounts, full_drafts, traced, trusted
+from tuner.drafts import DraftStep, TracedCounts, plain_steps, traced, trusted
 from tuner.types import Unknown
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ def test_traced_steps_identify_every_position_whatever_cuts_the_drafts(
     steps, _, _ = replies(400, 40, sure)
     found = traced(3, steps)
     assert found.alphas == pytest.approx(ALPHAS, abs=0.03)
-    for interval, alpha in zip(found.intervals(phi=1.0), ALPHAS, strict=True):
+    exact = dataclasses.replace(counters(steps), offered=found.offered)
+    assert cond_from_counts(exact) == found.alphas
+    for interval, alpha in zip(alpha_intervals(exact, phi=1.0), ALPHAS, strict=True):
         assert interval.low <= alpha <= interval.high
         assert interval.high - interval.low < 0.1
 
@@ -119,12 +122,21 @@ def test_the_limit_is_98_percent_of_full_drafts() -> None:
     assert isinstance(trusted(PositionCounts(steps=4, accepted=())), Unknown)
 
 
-def test_full_drafts_alone_are_unbiased_if_only_the_end_of_a_reply_cuts() -> None:
-    steps, _, _ = replies(2000, 24, always)
-    whole = full_drafts(3, steps)
-    assert whole.cut == 0
-    assert whole.steps == sum(s.drafted == 3 for s in steps) < len(steps)
-    assert cond_from_counts(whole) == pytest.approx(ALPHAS, abs=0.02)
+def test_what_each_draft_offered_adds_up_only_where_both_know_it() -> None:
+    some = PositionCounts(steps=18, accepted=(16, 6, 3), cut=22, offered=(18, 6, 4))
+    other = PositionCounts(steps=4, accepted=(4, 2, 0), cut=3, offered=(4, 3, 1))
+    assert some.plus(other) == PositionCounts(
+        steps=22, accepted=(20, 8, 3), cut=25, offered=(22, 9, 5)
+    )
+    assert some.plus(dataclasses.replace(other, offered=None)).offered is None
+
+
+@pytest.mark.parametrize("offered", [(18, 5, 4), (18, 17, 4), (19, 6, 4), (18, 6), (18, 6, 4, 4)])
+def test_more_offered_than_kept_before_or_less_than_kept_is_refused(
+    offered: tuple[int, ...],
+) -> None:
+    with pytest.raises(ValueError, match="cannot have offered"):
+        PositionCounts(steps=18, accepted=(16, 6, 3), offered=offered)
 
 
 def test_a_few_steps_counted_by_hand() -> None:
@@ -133,13 +145,13 @@ def test_a_few_steps_counted_by_hand() -> None:
     assert found == TracedCounts(steps=5, offered=(5, 3, 1), kept=(3, 2, 1), accepted=6)
     assert found.alphas == pytest.approx((3 / 5, 2 / 3, 1.0))
     assert found.tokens_per_step == pytest.approx(1 + 6 / 5)
-    assert full_drafts(3, steps) == PositionCounts(steps=3, accepted=(2, 1, 1))
 
 
 def test_positions_that_no_draft_reached_are_unknown() -> None:
     found = traced(2, [DraftStep(drafted=1, accepted=1)])
     assert found.alphas == (1.0, Unknown("no draft reached position 2"))
-    low = found.intervals()[1]
+    counts = PositionCounts(steps=1, accepted=(1, 0), cut=1, offered=found.offered)
+    low = alpha_intervals(counts)[1]
     assert (low.low, low.high) == pytest.approx((0.025, 0.975)), "the prior and nothing else"
     assert traced(2, []).tokens_per_step == Unknown("no step was traced")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tuner import acceptance, compare, cost, drift, memory, policy, throughput
+from tuner import acceptance, compare, cost, drafts, drift, memory, policy, throughput
 from tuner.acceptance import PositionCounts
 from tuner.compare import PerplexityRun, Quality, TextRun
 from tuner.cost import CostFit, StepPoint
@@ -154,14 +154,14 @@ HANDLERS: dict[str, Callable[[Input], object]] = {
     "cond_from_counts": lambda i: acceptance.cond_from_counts(counts(i)),
     "cusum": cusum,
     "cusum_alarm_index": cusum_alarm_index,
-    "draft_n_all_rejected": lambda i: acceptance.draft_n_all_rejected(i["n_predict"], i["k"]),
+    "draft_n_all_rejected": lambda i: drafts.draft_n_all_rejected(i["n_predict"], i["k"]),
     "e_hat": lambda i: acceptance.e_hat(counts(i), phi=i["phi"]),
     "e_ratio": lambda i: throughput.e_ratio(i["cond"]),
     "eviction_ratio": lambda i: throughput.measured_over_forecast(
         i["measured"], i["resident_forecast"]
     ),
     "expected_tokens": lambda i: acceptance.expected_tokens(i["cond"]),
-    "first_draft_len": lambda i: acceptance.first_draft_len(i["n_predict"], i["k"]),
+    "first_draft_len": lambda i: drafts.first_draft_len(i["n_predict"], i["k"]),
     "fit_cost": fit_cost,
     "full_draft_ratio": lambda i: acceptance.full_draft_ratio(i["draft_n"], i["steps"], i["k"]),
     "implied_step_ratio": lambda i: cost.implied_step_ratio(i["raw_tps"], i["cond"], i["tps"]),
@@ -178,7 +178,7 @@ HANDLERS: dict[str, Callable[[Input], object]] = {
     ),
     "paired_t": paired_t,
     "phi_hat": lambda i: acceptance.phi_hat([(v, a, q) for v, a, q in i["requests"]]),
-    "plain_steps": lambda i: acceptance.plain_steps(
+    "plain_steps": lambda i: drafts.plain_steps(
         i["predicted_n"], i["draft_n_accepted"], i["verif_steps"]
     ),
     "ppl_compare": ppl_compare,
