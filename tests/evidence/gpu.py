@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -127,6 +128,12 @@ def _balloon() -> Iterator[None]:
         process.communicate()
 
 
+def _answers(path: Path) -> bool:
+    """Whether somebody takes connections there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        return client.connect_ex(str(path)) == 0
+
+
 @contextmanager
 def _daemon(place: Place, config: Path) -> Iterator[None]:
     """The daemon while the block runs; its log goes beside the answers."""
@@ -144,7 +151,7 @@ def _daemon(place: Place, config: Path) -> Iterator[None]:
         subprocess.Popen(command, stdout=log, stderr=log, env=environment) as process,
     ):
         deadline = time.monotonic() + READY_S
-        while not place.socket.exists():
+        while not _answers(place.socket):
             if process.poll() is not None or time.monotonic() > deadline:
                 msg = f"the daemon is not ready: see {place.out / 'daemon.log'}"
                 raise RuntimeError(msg)
