@@ -21,10 +21,10 @@ import anyio
 import structlog
 from aiohttp import web
 
-from mtpd import __version__
+from mtpd import __version__, logs
 from mtpd import metrics as prometheus
-from mtpd.api import problem, routes
-from mtpd.api.auth import Policy, owns
+from mtpd.api import problem
+from mtpd.api.application import application
 from mtpd.bus import Bus
 from mtpd.clock import Clock, SystemClock, rfc3339
 from mtpd.config.directories import private_directory
@@ -33,8 +33,7 @@ from mtpd.control.backend import Control, DaemonFacts
 from mtpd.control.choices import Choices
 from mtpd.control.device import SwitchboardDevice
 from mtpd.control.hashing import DELAY_S, ModelHashes
-from mtpd.control.models import ModelReports, cards
-from mtpd.control.names import names
+from mtpd.control.models import ModelReports
 from mtpd.control.recorder import StoreRecorder
 from mtpd.control.residency import Residencies
 from mtpd.control.restore import restore
@@ -50,9 +49,9 @@ from mtpd.faults import Faults, NoFaults
 from mtpd.gpu.card import find_card
 from mtpd.gpu.identity import pinned
 from mtpd.listen import bind_tcp, bind_unix, free_port, serving, url_of
+from mtpd.logfeed import DAEMON, LogFeed
 from mtpd.metrics import Metrics
 from mtpd.operations import Operations
-from mtpd.proxy import forward
 from mtpd.proxy.switch import Switchboard
 from mtpd.store.db import Database
 from mtpd.store.files import FileDigests
@@ -162,6 +161,7 @@ async def daemon(
             hash_delay_s=hash_delay_s,
         )
         stack.callback(house.telemetry.close)
+        stack.enter_context(logs.tap(house.feed.from_threads(DAEMON)))
         await house.recover()
         url = url_of(tcp)
         control = house.control(
@@ -221,6 +221,7 @@ class House:
         self._config, self._bus, self._clock, self._faults = config, bus, clock, faults
         self._log_dir = directories.state / "logs"
         self._status: StatusView | None = None
+        self.feed = LogFeed()
         self.measurements = Measurements(db=store, clock=clock)
         self.journal = Journal(db=store, clock=clock, faults=faults)
         self._ledger = Ledger(db=store, clock=clock, boot_id=boot_id(), faults=faults)
@@ -347,19 +348,17 @@ class House:
             self._status = await control.status()
             return web.Response(body=self.metrics.text(), headers=prometheus.HEADERS)
 
-        app = web.Application()
-        routes.mount(app, control, auth=Policy(daemon_uid=os.getuid()), metrics=scrape)
-        forward.mount(
-            app,
+        return application(
+            control,
+            config=self._config,
+            choices=self.choices,
             board=self.switchboard,
-            names=lambda: names(self._config, self.choices, self.switchboard.engines()),
-            models=lambda: cards(self._config, self.choices.pools()),
+            feed=self.feed,
+            metrics=scrape,
             on_finished=self._publish,
             clock=self._clock,
             instance=self._bus.boot,
-            owns=owns,
         )
-        return app
 
     def _actor(self, key: EngineKey) -> EngineActor:
         return EngineActor(
@@ -374,6 +373,7 @@ class House:
             rng=random.random,
             new_id=lambda: EngineId(uuid.uuid4().hex),
             on_fact=partial(self._hear, key.profile),
+            on_lines=partial(self.feed.add, key.profile),
             card=self.residencies.keeper,
             pulse=Pulse(ask=self._probe.answers),
             record=self.residencies.record,

@@ -12,6 +12,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -21,11 +22,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 from mtpd.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import TextIO
 
     from structlog.typing import EventDict, Processor, WrappedLogger
 
-__all__ = ["MalformedRequests", "configure"]
+__all__ = ["MalformedRequests", "configure", "tap"]
 
 MAX_FIELD: Final = 4096
 """Characters of one field that are kept; of a traceback, the last ones."""
@@ -53,36 +55,70 @@ def configure(*, json: bool, level: str, stream: TextIO | None = None) -> None:
             (f"unknown log level {level!r}",), hint=f"use one of {', '.join(_LEVELS)}"
         )
     threshold = logging.getLevelNamesMapping()[level.upper()]
-    shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.StackInfoRenderer(),
-    ]
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*_shared(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
     out = sys.stderr if stream is None else stream
     handler = logging.StreamHandler(out)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(allow=("suppressed",))],
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.format_exc_info,
-                _bounded if json else _readable,
-                # ASCII only: escapes every control character and every line end there is.
-                structlog.processors.JSONRenderer(sort_keys=False)
-                if json
-                else structlog.dev.ConsoleRenderer(colors=out.isatty()),
-            ],
-        )
-    )
+    handler.setFormatter(_formatter(json=json, colors=out.isatty()))
     _install(handler, threshold)
+
+
+@contextmanager
+def tap(take: Callable[[str], object]) -> Iterator[None]:
+    """Hand every log line, as on a terminal without colours, also to ``take``.
+
+    It may be called from any thread. Lines that structlog writes past the standard
+    library (before ``configure``) are not seen.
+    """
+    handler = _Tap(take)
+    handler.setFormatter(_formatter(json=False, colors=False))
+    root = logging.getLogger()  # noqa: TID251 - this is the module that sets logging up
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
+class _Tap(logging.Handler):
+    """Passes formatted lines on."""
+
+    def __init__(self, take: Callable[[str], object]) -> None:
+        super().__init__()
+        self._take = take
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._take(self.format(record))
+
+
+def _shared() -> list[Processor]:
+    """What is added to every event, whoever logs it."""
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+
+
+def _formatter(*, json: bool, colors: bool) -> logging.Formatter:
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[*_shared(), structlog.stdlib.ExtraAdder(allow=("suppressed",))],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            _bounded if json else _readable,
+            # ASCII only: escapes every control character and every line end there is.
+            structlog.processors.JSONRenderer(sort_keys=False)
+            if json
+            else structlog.dev.ConsoleRenderer(colors=colors),
+        ],
+    )
 
 
 def _install(handler: logging.Handler, threshold: int) -> None:

@@ -20,7 +20,7 @@ from mtpd.api.errors import problem_response
 from mtpd.api.problem import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from aiohttp.typedefs import Handler, Middleware
 
@@ -194,18 +194,21 @@ def _media_type(asked: Asked, _policy: Policy) -> Problem | None:
 _CONTROL = (_peer, _host, _origin, _fetch_site, _transport, _media_type)
 
 
-def middleware(policy: Policy, scopes: Mapping[tuple[str, str], Scope]) -> Middleware:
+def middleware(
+    policy: Policy, scopes: Mapping[tuple[str, str], Scope], control: Container[str] = ()
+) -> Middleware:
     """Ask ``decide`` before any handler runs.
 
     Args:
         policy: Who is trusted.
         scopes: Scope by method and route path; other requests write unless they
             are GET or HEAD.
+        control: Route paths outside ``/mtpd/`` that belong to the control plane.
     """
 
     @web.middleware
     async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-        problem = decide(_asked(request, scopes), policy)
+        problem = decide(_asked(request, scopes, control), policy)
         return await handler(request) if problem is None else problem_response(problem)
 
     return authenticate
@@ -216,10 +219,14 @@ def owns(request: web.Request) -> bool:
     return _peer_of(request).uid is not None
 
 
-def _asked(request: web.Request, scopes: Mapping[tuple[str, str], Scope]) -> Asked:
+def _asked(
+    request: web.Request, scopes: Mapping[tuple[str, str], Scope], outside: Container[str]
+) -> Asked:
     resource = request.match_info.route.resource
     canonical = "" if resource is None else resource.canonical
-    control = any(path.startswith(CONTROL_PREFIX) for path in (request.path, canonical))
+    control = canonical in outside or any(
+        path.startswith(CONTROL_PREFIX) for path in (request.path, canonical)
+    )
     reads = request.method in {"GET", "HEAD"}
     return Asked(
         peer=_peer_of(request),

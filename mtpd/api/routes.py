@@ -21,14 +21,14 @@ from mtpd.api.problem import FieldProblem, Problem, from_status
 from mtpd.gpu.views import DeviceView
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from aiohttp import web
     from aiohttp.typedefs import Handler
 
     from mtpd.api.backend import Backend
 
-__all__ = ["PREFIX", "ROUTES", "Route", "mount"]
+__all__ = ["PREFIX", "ROUTES", "Route", "mount", "read_body"]
 
 PREFIX = "/mtpd/v1"
 MAX_BODY = 64 * 1024
@@ -96,7 +96,7 @@ def _starts(
 
     async def handler(backend: Backend, request: web.Request) -> web.StreamResponse:
         key = _idempotency_key(request)
-        asked = schema.parse_body(await _read(request), body)
+        asked = schema.parse_body(await read_body(request), body)
         operation = await call(backend, asked, key)
         return handlers.json_response(
             operation,
@@ -269,6 +269,7 @@ def mount(
     auth: Policy,
     metrics: Handler | None = None,
     stream: sse.StreamSettings | None = None,
+    others: Sequence[Route] = (),
 ) -> None:
     """Add the control API, its error middleware and its authentication to ``app``.
 
@@ -282,16 +283,20 @@ def mount(
         auth: Who is trusted.
         metrics: Answers ``GET /metrics``; None leaves the path alone.
         stream: Timing of the event stream.
+        others: Rows outside ``PREFIX`` that need what the control API needs.
     """
     scopes: dict[tuple[str, str], Scope] = {}
-    for route in ROUTES:
+    control: set[str] = set()
+    for route in (*ROUTES, *others):
         added = app.router.add_route(route.method, route.path, _bind(route, backend))
         if added.resource is not None:
             scopes[route.method, added.resource.canonical] = route.scope
+            if route in others:
+                control.add(added.resource.canonical)
     if metrics is not None:
         app.router.add_get("/metrics", metrics)
     app.on_response_prepare.append(errors.mark_started)
-    app.middlewares.extend((errors.problems, authentication(auth, scopes)))
+    app.middlewares.extend((errors.problems, authentication(auth, scopes, control)))
     sse.install(app, stream or sse.StreamSettings())
 
 
@@ -309,7 +314,7 @@ def _query(request: web.Request, query: type[B]) -> B:
     return schema.parse_query(values, query)
 
 
-async def _read(request: web.Request) -> bytes:
+async def read_body(request: web.Request) -> bytes:
     """A body of at most ``MAX_BODY`` bytes, whatever the application allows elsewhere."""
     raw = bytearray()
     async for chunk in request.content.iter_any():

@@ -24,7 +24,7 @@ from mtpd.api.schema import InvalidRequestError, dump
 from mtpd.events import Envelope
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from mtpd.api.backend import Backend
     from mtpd.api.filters import Position
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mtpd.bus import SubscriberDropped
     from mtpd.views import Json
 
-__all__ = ["StreamSettings", "install", "stream"]
+__all__ = ["StreamSettings", "install", "settings", "stream", "until_left"]
 
 log = structlog.get_logger()
 RECONNECT_MS = 2000
@@ -69,28 +69,41 @@ def install(app: web.Application, settings: StreamSettings) -> None:
     app.on_shutdown.append(_end_all)
 
 
+def settings(request: web.Request) -> StreamSettings:
+    """The timing of the streams of this application."""
+    return request.app[_SETTINGS]
+
+
+async def until_left(request: web.Request, talk: Callable[[], Awaitable[None]]) -> None:
+    """Run a stream until it ends, its reader leaves or stops reading, or the daemon ends."""
+    scopes = request.app[_OPEN].scopes
+    with anyio.CancelScope() as scope:
+        scopes.add(scope)
+        try:
+            await talk()
+        except* (ConnectionResetError, TimeoutError) as lost:
+            log.info("api.stream_reader_lost", reason=str(lost.exceptions[0]) or "it timed out")
+        finally:
+            scopes.discard(scope)
+
+
 async def stream(backend: Backend, request: web.Request, query: EventQuery) -> web.StreamResponse:
     """Send events until the reader leaves, falls behind, or the daemon ends."""
     wanted = _wanted(request.headers.get("Last-Event-ID") or query.after)
     boot, head = backend.position()
     place = _place(wanted, boot, head)
-    settings = request.app[_SETTINGS]
-    response = EventSourceResponse(
-        ping_interval=settings.ping_s, send_timeout=settings.send_timeout_s
-    )
+    timing = settings(request)
+    response = EventSourceResponse(ping_interval=timing.ping_s, send_timeout=timing.send_timeout_s)
     async with backend.subscribe(place.after) as items:
         await response.prepare(request)
         out = _Stream(response, boot=boot, types=query.types)
-        with anyio.CancelScope() as scope:
+
+        async def talk() -> None:
             async with response:
-                request.app[_OPEN].scopes.add(scope)
-                try:
-                    await out.begin(head, place)
-                    await out.relay(items, expected=place.after[1] + 1 if place.exact else None)
-                except (ConnectionResetError, TimeoutError) as error:
-                    log.info("api.stream_reader_lost", reason=str(error) or type(error).__name__)
-                finally:
-                    request.app[_OPEN].scopes.discard(scope)
+                await out.begin(head, place)
+                await out.relay(items, expected=place.after[1] + 1 if place.exact else None)
+
+        await until_left(request, talk)
     return response
 
 

@@ -169,6 +169,11 @@ class Engines(Generic[C]):
         """Every engine that was ever asked for, by key."""
         return tuple(self._actors[key].view() for key in sorted(self._actors))
 
+    def plans(self) -> tuple[LaunchPlan, ...]:
+        """How every engine is started that runs, is about to, or failed last."""
+        actors = (self._actors[key] for key in sorted(self._actors))
+        return tuple(plan for actor in actors if (plan := actor.plan) is not None)
+
     async def bring_up(
         self, plan: LaunchPlan, reason: str, *, fresh: bool = False, terms: Terms = Terms.SERVE
     ) -> Running[C]:

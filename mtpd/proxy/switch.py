@@ -185,6 +185,10 @@ class Switchboard(Generic[C]):
         """Every engine that was ever asked for, by key."""
         return self._engines.views()
 
+    def plans(self) -> tuple[LaunchPlan, ...]:
+        """How every engine is started that runs, is about to, or failed last."""
+        return self._engines.plans()
+
     # For operations ----------------------------------------------------------------
 
     async def switch(

@@ -66,9 +66,10 @@ class Life:
         file: LogFile | None,
         on_fact: Callable[[EngineId, Fact], None] | None,
         on_output: Callable[[Life], None],
+        on_lines: Callable[[Sequence[str]], None] = lambda _lines: None,
     ) -> None:
         self.start, self.engine_id, self.plan = start, engine_id, plan
-        self._on_fact, self._on_output = on_fact, on_output
+        self._on_fact, self._on_output, self._on_lines = on_fact, on_output, on_lines
         # An engine that finds no card although one is planned for must not pass as "host".
         self._evidence = EvidenceCollector(device_expected=plan.key.device != HOST)
         self.output = Output(on_lines=self._take, file=file)
@@ -162,6 +163,7 @@ class Life:
         for line in lines:
             if (fact := logs.fact(line)) is not None:
                 self._keep(line, fact)
+        self._on_lines(lines)
         self._on_output(self)
 
     def _keep(self, line: str, fact: Fact) -> None:

@@ -60,7 +60,7 @@ from mtpd.supervise.waiters import Waiters
 from mtpd.supervise.watch import Watch, no_record
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from anyio.abc import TaskGroup
@@ -114,6 +114,7 @@ class EngineActor:
         rng: Callable[[], float],
         new_id: Callable[[], EngineId],
         on_fact: Callable[[EngineId, Fact], None] | None = None,
+        on_lines: Callable[[Sequence[str]], None] = lambda _lines: None,
         card: Card | None = None,
         pulse: Pulse | None = None,
         record: Callable[[LaunchPlan], Awaitable[float | None]] = no_record,
@@ -123,7 +124,7 @@ class EngineActor:
         self._ledger, self._card = ledger, card or NoCard()
         self._check = Check(probe, self._card)
         self._clock, self._faults, self._new_id, self._sleep = clock, faults, new_id, sleep
-        self._log_dir, self._on_fact = log_dir, on_fact
+        self._log_dir, self._on_fact, self._on_lines = log_dir, on_fact, on_lines
         self._herald = Herald(key=key, clock=clock, on_event=on_event)
         self._starter = Starter(
             key=key,
@@ -345,15 +346,15 @@ class EngineActor:
     # One process --------------------------------------------------------------------
 
     def _new_life(self, spawn: Spawn) -> Life:
-        file = None
-        if self._log_dir is not None:
-            file = LogFile(log_path(self._log_dir, self.key.profile, self.key.device))
+        folder, key = self._log_dir, self.key
+        file = LogFile(log_path(folder, key.profile, key.device)) if folder else None
         return Life(
             start=spawn.start,
             engine_id=self._new_id(),
             plan=spawn.plan,
             file=file,
             on_fact=self._on_fact,
+            on_lines=self._on_lines,
             on_output=self._heard,
         )
 

@@ -23,13 +23,14 @@ from tests.fakes import devices, views
 from tests.fakes.clock import FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from aiohttp.typedefs import Handler
 
     from mtpd.api.filters import Position
+    from mtpd.api.routes import Route
     from mtpd.api.sse import StreamSettings
     from mtpd.bus import SubscriberDropped
     from mtpd.events import Envelope, Event
@@ -315,11 +316,12 @@ async def serving(
     stream: StreamSettings | None = None,
     add: Callable[[web.Application], None] = lambda _app: None,
     metrics: Handler | None = None,
+    others: Sequence[Route] = (),
 ) -> AsyncIterator[Served]:
     """Serve the control API on a real control socket and a real loopback port."""
     app = web.Application()
     policy = Policy(daemon_uid=os.getuid() if uid is None else uid)
-    mount(app, backend, auth=policy, stream=stream, metrics=metrics)
+    mount(app, backend, auth=policy, stream=stream, metrics=metrics, others=others)
     add(app)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=2, access_log=None)
     await runner.setup()

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mtpd.errors import ConfigError
-from mtpd.logs import MAX_FIELD, MalformedRequests, configure
+from mtpd.logs import MAX_FIELD, MalformedRequests, configure, tap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,6 +93,22 @@ def test_loggers_of_the_standard_library_come_out_the_same_way() -> None:
         "asyncio",
         "warning",
     )
+
+
+def test_a_tap_hears_the_same_lines_as_people_read_them_while_it_is_open() -> None:
+    heard: list[str] = []
+    with _logging() as out:
+        with tap(heard.append):
+            log.info("engine.ready", profile="a\x1b[31m")
+            log.debug("chatter")
+            logging.getLogger("asyncio").warning("slow")
+        log.info("after")
+    assert len(_lines(out)) == 3
+    assert len(heard) == 2
+    assert "engine.ready" in heard[0]
+    assert "profile=" in heard[0]
+    assert "slow" in heard[1]
+    assert "\x1b" not in "".join(heard)
 
 
 def test_an_unknown_level_is_an_error_with_advice() -> None:

@@ -1,0 +1,76 @@
+"""Control plane and data plane in one application."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from mtpd.api import router_mode, routes, swap
+from mtpd.api.auth import Policy, owns
+from mtpd.control.models import cards
+from mtpd.control.names import names
+from mtpd.proxy import forward
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiohttp.typedefs import Handler
+
+    from mtpd.api.backend import Backend
+    from mtpd.clock import Clock
+    from mtpd.config.model import Config
+    from mtpd.control.choices import Choices
+    from mtpd.engine.client import EngineClient
+    from mtpd.events import RequestFinished
+    from mtpd.logfeed import LogFeed
+    from mtpd.proxy.switch import Switchboard
+
+__all__ = ["application"]
+
+
+def application(
+    backend: Backend,
+    *,
+    config: Config,
+    choices: Choices,
+    board: Switchboard[EngineClient],
+    feed: LogFeed,
+    metrics: Handler,
+    on_finished: Callable[[RequestFinished], None],
+    clock: Clock,
+    instance: str,
+) -> web.Application:
+    """Everything that is served, on either listener.
+
+    Args:
+        backend: Answers the control API.
+        config: Names and facts of the models.
+        choices: What pools stand for.
+        board: Leases engines.
+        feed: The log lines.
+        metrics: Answers ``GET /metrics``.
+        on_finished: Told of every relayed request once it has ended.
+        clock: Measures durations.
+        instance: Names this life of the daemon in every response.
+    """
+    app = web.Application()
+    routes.mount(
+        app,
+        backend,
+        auth=Policy(daemon_uid=os.getuid()),
+        metrics=metrics,
+        others=(*swap.routes(feed, board.plans), *router_mode.ROUTES),
+    )
+    forward.mount(
+        app,
+        board=board,
+        names=lambda: names(config, choices, board.engines()),
+        models=lambda: cards(config, choices.pools()),
+        on_finished=on_finished,
+        clock=clock,
+        instance=instance,
+        owns=owns,
+    )
+    return app

@@ -1,0 +1,106 @@
+"""The operating endpoints of llama-server's router mode, over the same backend as our own.
+
+Shapes of llama.cpp b11434 (``tools/server/server-models.cpp``): ``{"success": true}``, and
+events ``{"model", "event": "status_change", "data": {"status"}}``. Loading and unloading
+return before the engine is there or gone, as in the router.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from aiohttp_sse import EventSourceResponse
+
+from mtpd.api import schema, sse
+from mtpd.api.auth import Scope
+from mtpd.api.routes import Route, read_body
+from mtpd.events import EngineTransition, Envelope
+from mtpd.proxy.replies import loaded
+
+if TYPE_CHECKING:
+    from mtpd.api.backend import Backend
+    from mtpd.views import Json
+
+__all__ = ["ROUTES"]
+
+
+async def _load(backend: Backend, request: web.Request) -> web.Response:
+    asked = schema.parse_body(await read_body(request), schema.LoadBody)
+    await backend.load(model=asked.model, idempotency_key=None)
+    return web.json_response({"success": True})
+
+
+async def _unload(backend: Backend, request: web.Request) -> web.Response:
+    asked = schema.parse_body(await read_body(request), schema.LoadBody)
+    await backend.unload(model=asked.model, idempotency_key=None)
+    return web.json_response({"success": True})
+
+
+async def _events(backend: Backend, request: web.Request) -> web.StreamResponse:
+    settings = sse.settings(request)
+    response = EventSourceResponse(
+        ping_interval=settings.ping_s, send_timeout=settings.send_timeout_s
+    )
+    await response.prepare(request)
+
+    async def talk() -> None:
+        async with response, backend.subscribe(None) as news:
+            told: dict[str, str] = {}
+            async for item in news:
+                if not isinstance(item, Envelope):
+                    return
+                moved = item.event
+                if not isinstance(moved, EngineTransition):
+                    continue
+                status = _status(moved.new)
+                if told.get(moved.profile) != status:
+                    told[moved.profile] = status
+                    await response.send(json.dumps(_message(moved, status)))
+
+    await sse.until_left(request, talk)
+    return response
+
+
+def _status(state: str) -> str:
+    """The router knows no state "failed": what failed is unloaded, with a mark."""
+    return "unloaded" if loaded(state) == "failed" else loaded(state)
+
+
+def _message(moved: EngineTransition, status: str) -> dict[str, Json]:
+    data: dict[str, Json] = {"status": status}
+    if loaded(moved.new) == "failed":
+        data["failed"] = True
+    return {"model": moved.profile, "event": "status_change", "data": data}
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="POST",
+        path="/models/load",
+        handler=_load,
+        summary="llama.cpp router: start a model's engine",
+        scope=Scope.WRITE,
+        request=schema.LoadBody,
+        response=None,
+    ),
+    Route(
+        method="POST",
+        path="/models/unload",
+        handler=_unload,
+        summary="llama.cpp router: stop a model's engine",
+        scope=Scope.WRITE,
+        request=schema.LoadBody,
+        response=None,
+    ),
+    Route(
+        method="GET",
+        path="/models/sse",
+        handler=_events,
+        summary="llama.cpp router: states as they change (SSE)",
+        scope=Scope.READ,
+        request=None,
+        response=None,
+    ),
+)

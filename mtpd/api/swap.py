@@ -1,0 +1,119 @@
+"""llama-swap's operating endpoints with its shapes, over the same backend as our own.
+
+Written after llama-swap's ``internal/server`` (snapshot of 2026-08). Fields may be more
+than there, none is renamed. What changes something needs what our own control API needs.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from mtpd import __version__
+from mtpd.api import handlers, log_text
+from mtpd.api.auth import Scope
+from mtpd.api.completion import completed
+from mtpd.api.routes import Route
+from mtpd.api.swap_events import events, swap_state
+from mtpd.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from mtpd.api.backend import Backend
+    from mtpd.logfeed import LogFeed
+    from mtpd.types import LaunchPlan
+    from mtpd.views import EngineView, Json
+
+    Plans = Callable[[], Sequence[LaunchPlan]]
+    Handler = Callable[[Backend, web.Request], Awaitable[web.StreamResponse]]
+
+__all__ = ["routes"]
+
+
+def routes(feed: LogFeed, plans: Plans) -> tuple[Route, ...]:
+    """The rows, to be mounted beside the control API's.
+
+    Args:
+        feed: The log lines.
+        plans: How the engines are started that were brought up.
+    """
+    stream = partial(log_text.stream, feed)
+    return (
+        _row("GET", "/running", partial(_running, plans), "llama-swap: what runs"),
+        _row("GET", "/unload", _unload_ok, "llama-swap: stop every engine", scope=Scope.WRITE),
+        _row("POST", "/api/models/unload", _unload_all, "llama-swap: stop every engine"),
+        _row("POST", "/api/models/unload/{model:.+}", _unload_one, "llama-swap: stop one engine"),
+        _row("GET", "/api/events", partial(events, feed), "llama-swap: states and log lines (SSE)"),
+        _row("GET", "/api/version", _version, "llama-swap: the version"),
+        _row("GET", "/logs", partial(log_text.history, feed), "llama-swap: the latest log lines"),
+        _row("GET", "/logs/stream", stream, "llama-swap: log lines as they come"),
+        _row("GET", "/logs/stream/{source:.*}", stream, "llama-swap: those of one source"),
+    )
+
+
+def _row(
+    method: str, path: str, handler: Handler, summary: str, *, scope: Scope | None = None
+) -> Route:
+    return Route(
+        method=method,
+        path=path,
+        handler=handler,
+        summary=summary,
+        scope=scope or (Scope.READ if method == "GET" else Scope.WRITE),
+        request=None,
+        response=None,
+    )
+
+
+async def _running(plans: Plans, backend: Backend, _request: web.Request) -> web.Response:
+    commands = {plan.key.profile: shlex.join(plan.command.argv) for plan in plans()}
+    engines = [e for e in (await backend.status()).engines if swap_state(e.state) != "stopped"]
+    found = [_shown(e, commands.get(e.profile, "")) for e in engines]
+    return handlers.json_response({"running": found})
+
+
+def _shown(engine: EngineView, command: str) -> dict[str, Json]:
+    return {
+        "model": engine.profile,
+        "state": swap_state(engine.state),
+        "cmd": command,
+        "proxy": engine.endpoint or "",
+        "ttl": 0,
+        "name": "",
+        "description": "",
+        "depth": None if engine.arm is None else engine.arm.depth,
+        "drafter": None if engine.arm is None else engine.arm.drafter,
+        "residency": engine.residency.state,
+    }
+
+
+async def _unload_ok(backend: Backend, _request: web.Request) -> web.Response:
+    await completed(backend, backend.unload(model=None, idempotency_key=None))
+    return web.Response(text="OK")
+
+
+async def _unload_all(backend: Backend, _request: web.Request) -> web.Response:
+    await completed(backend, backend.unload(model=None, idempotency_key=None))
+    return web.json_response({"msg": "ok"})
+
+
+async def _unload_one(backend: Backend, request: web.Request) -> web.Response:
+    try:
+        begin = backend.unload(model=request.match_info["model"], idempotency_key=None)
+        await completed(backend, begin)
+    except NotFoundError:
+        body = {"src": "mtpd", "error": {"message": "model not found", "type": "not_found_error"}}
+        return web.Response(
+            status=HTTPStatus.NOT_FOUND, text=json.dumps(body), content_type="application/json"
+        )
+    return web.Response(text="OK")
+
+
+async def _version(_backend: Backend, _request: web.Request) -> web.Response:
+    return web.json_response({"version": __version__, "commit": "", "build_date": ""})

@@ -1,0 +1,154 @@
+"""``GET /api/events``: llama-swap's stream of states, log lines and requests.
+
+Every message is ``{"type": ..., "data": "<JSON text>"}`` as there. Our own events, which
+say more, are under ``/mtpd/v1/events``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import anyio
+from aiohttp_sse import EventSourceResponse
+
+from mtpd.api import sse
+from mtpd.events import EngineTransition, Envelope, RequestFinished
+from mtpd.logfeed import DAEMON
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from aiohttp import web
+    from anyio.streams.memory import MemoryObjectSendStream
+
+    from mtpd.api.backend import Backend
+    from mtpd.bus import SubscriberDropped
+    from mtpd.logfeed import LogFeed, Reader, Source
+    from mtpd.views import Json
+
+    Outbox = MemoryObjectSendStream[tuple[str, Json]]
+    Send = Callable[[str, Json], Awaitable[None]]
+
+__all__ = ["events", "swap_state"]
+
+OUTBOX = 64
+"""Messages between the two sources and the client; both wait when it is full."""
+
+
+def swap_state(state: str) -> str:
+    """A state of an engine in llama-swap's words: starting, ready, stopping or stopped."""
+    match state:
+        case "spawning" | "loading" | "probing" | "backoff":
+            return "starting"
+        case "ready":
+            return "ready"
+        case "draining" | "stopping" | "releasing" | "wedged":
+            return "stopping"
+        case _:
+            return "stopped"
+
+
+async def events(feed: LogFeed, backend: Backend, request: web.Request) -> web.StreamResponse:
+    """Send everything that is, then what changes, until the reader leaves."""
+    settings = sse.settings(request)
+    response = EventSourceResponse(
+        ping_interval=settings.ping_s,
+        send_timeout=settings.send_timeout_s,
+        headers={"X-Accel-Buffering": "no"},
+    )
+    await response.prepare(request)
+
+    async def send(kind: str, data: Json) -> None:
+        message = {"type": kind, "data": _compact(data)}
+        await response.send(_compact(message), event="message")
+
+    async def talk() -> None:
+        # Both sources are followed before the present is told, so that nothing is missed.
+        async with response, backend.subscribe(None) as news:
+            with feed.follow(lambda _source: True) as reader:
+                await _present(feed, backend, send)
+                await _changes(backend, reader, news, send)
+
+    await sse.until_left(request, talk)
+    return response
+
+
+def _compact(data: object) -> str:
+    return json.dumps(data, separators=(",", ":"))
+
+
+async def _present(feed: LogFeed, backend: Backend, send: Send) -> None:
+    daemon, engines = feed.history(_is_daemon), feed.history(lambda one: not _is_daemon(one))
+    await send("logData", {"source": "proxy", "data": daemon})
+    await send("logData", {"source": "upstream", "data": engines})
+    await send("modelStatus", await _states(backend))
+    await send("uiConfig", {})
+    await send("profileChanged", {"active": None})
+    await send("inflight", {"operation": "snapshot", "requests": []})
+
+
+def _is_daemon(source: Source) -> bool:
+    return source is DAEMON
+
+
+async def _states(backend: Backend) -> list[Json]:
+    """Every model with its state, sorted as there."""
+    status = await backend.status()
+    states = {engine.profile: swap_state(engine.state) for engine in status.engines}
+    return [
+        {
+            "id": model.id,
+            "name": "",
+            "description": "",
+            "state": states.get(model.id, "stopped"),
+            "unlisted": False,
+            "peerID": "",
+            "aliases": list(model.aliases),
+        }
+        for model in sorted(await backend.models(), key=lambda model: model.id)
+    ]
+
+
+async def _changes(
+    backend: Backend,
+    reader: Reader,
+    news: AsyncIterator[Envelope | SubscriberDropped],
+    send: Send,
+) -> None:
+    outbox, inbox = anyio.create_memory_object_stream[tuple[str, "Json"]](OUTBOX)
+    async with anyio.create_task_group() as tasks, inbox, outbox:
+        tasks.start_soon(_lines, reader, outbox)
+        tasks.start_soon(_news, backend, news, outbox)
+        async for kind, data in inbox:
+            if kind == _END:
+                break
+            await send(kind, data)
+        tasks.cancel_scope.cancel()
+
+
+_END = ""
+
+
+async def _lines(reader: Reader, outbox: Outbox) -> None:
+    while True:
+        source, text = await reader.next()
+        name = "proxy" if _is_daemon(source) else "upstream"
+        await outbox.send(("logData", {"source": name, "data": text}))
+
+
+async def _news(
+    backend: Backend, news: AsyncIterator[Envelope | SubscriberDropped], outbox: Outbox
+) -> None:
+    """Ends with the daemon, or where the reader was too slow: it connects anew then."""
+    async for item in news:
+        if not isinstance(item, Envelope):
+            break
+        match item.event:
+            case EngineTransition():
+                await outbox.send(("modelStatus", await _states(backend)))
+            case RequestFinished():
+                await outbox.send(("activity", {"id": item.seq}))
+            case _:
+                pass
+    await outbox.send((_END, None))
