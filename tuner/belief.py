@@ -154,7 +154,7 @@ def believe(
     """
     fingerprint = main_fingerprint(history.observations)
     starts = _sound(start_times(history), row_cost)[0]
-    texts = texts_of(history.observations)
+    texts = texts_of(one for one in history.observations if one.fingerprint == fingerprint)
     arms = frozenset(one.arm for one in starts)
     if not starts or fingerprint is None:
         return Unknown("no start that passes was timed")

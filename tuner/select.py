@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from tuner.belief import Belief, believe, slow_arms
 from tuner.compare import Incomparable
-from tuner.cost import CostFit, StepPoint, fit_cost
+from tuner.cost import CostFit, fit_cost
+from tuner.points import step_points
 from tuner.pools import Candidate, Objective, choose_model
 from tuner.speed import SpeedComparison, compare_speeds, speed_interval
 from tuner.summary import ArmSummary, summarise
@@ -27,7 +28,6 @@ from tuner.types import (
     Spilled,
     Unknown,
     depth_order,
-    passes,
 )
 from tuner.wording import (
     Rival,
@@ -379,19 +379,8 @@ def does_not_fit(residency: Residency) -> str | None:
 
 
 def cost_of(rows: Sequence[ArmSummary], *, cut: bool = False) -> CostFit | Unknown:
-    """Row cost fitted to the step times of the resident rows of one profile.
-
-    Args:
-        rows: Of one profile.
-        cut: Whether arms whose drafts were cut count as well: then the fit tells their step
-            times, but not what a row costs.
-    """
-    points = [
-        StepPoint(depth=row.arm.depth, step_s=step_s)
-        for row in rows
-        if (step_s := row.step_s if cut else row.full_step_s) is not None and passes(row.residency)
-    ]
-    return fit_cost(points)
+    """Row cost fitted to the step times of ``tuner.points.step_points``."""
+    return fit_cost(step_points(rows, cut=cut))
 
 
 def _act(arm: Arm, incumbent: Arm | None) -> Act:

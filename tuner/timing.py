@@ -88,7 +88,7 @@ def start_times(history: History) -> tuple[StartTimes, ...]:
     a step at their depth has fewer rows and earns less than one of as many full drafts.
     """
     fingerprint = main_fingerprint(history.observations)
-    cut = _cut_arms(history.observations)
+    cut = _cut_arms(one for one in history.observations if one.fingerprint == fingerprint)
     failed = {(s.arm, s.start_id) for s in history.starts if not passes(s.residency)}
     failed |= {(o.arm, o.start_id) for o in history.observations if not passes(o.residency)}
     hosts = {(s.arm, s.start_id) for s in history.starts if isinstance(s.residency, Host)}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tuner.acceptance import PositionCounts
 from tuner.candidates import residency_text
 from tuner.compare import Incomparable
+from tuner.points import step_points
 from tuner.speed import TIE_RATIO, SpeedComparison
 from tuner.types import Unknown, depth_order, passes
 
@@ -290,7 +291,7 @@ def misfits(rows: Sequence[ArmSummary], cost: CostFit | Unknown) -> list[str]:
     """Depths that do not lie on the line of the row cost."""
     if isinstance(cost, Unknown):
         return []
-    depths = [row.arm.depth for row in rows if row.full_step_s is not None]
+    depths = [point.depth for point in step_points(rows)]
     return [
         f"depth {depth} takes {residual:+.0%} per step against the fitted line: "
         "the row cost is not one number here, or the arm is not really resident"
