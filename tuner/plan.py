@@ -237,9 +237,11 @@ class State:
         budget = self.budget
         prompts = len({(c.workload, c.prompt) for c in cells})
         if sum(self.attempts.values()) >= budget.max_restarts:
-            return self.stop(f"the budget of {budget.max_restarts} engine starts is spent", ())
+            return self.stop(f"{_budget(budget.max_restarts, 'engine start')} is spent", ())
         if budget.max_cells is not None and self.cells + prompts > budget.max_cells:
-            return self.stop(f"the budget of {budget.max_cells} cells is spent", ())
+            left = max(budget.max_cells - self.cells, 0)
+            whole = _budget(budget.max_cells, "cell")
+            return self.stop(f"{whole} leaves {left} of the {prompts} that {arm} needs", ())
         if budget.max_seconds is not None and self.spent_s >= budget.max_seconds:
             return self.stop(f"the budget of {budget.max_seconds:g} s is spent", ())
         if budget.max_joules is not None and self.spent_j is None:
@@ -261,6 +263,10 @@ class State:
         return Stop(
             reason=reason, rejected=tuple(sorted([*self.out, *unpromising, *left], key=_by_depth))
         )
+
+
+def _budget(most: int, noun: str) -> str:
+    return f"the budget of {most} {noun}{'' if most == 1 else 's'}"
 
 
 def _by_depth(one: Rejected) -> tuple[str, int, str, float]:

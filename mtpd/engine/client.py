@@ -241,7 +241,7 @@ def _connector(endpoint: Endpoint) -> aiohttp.BaseConnector:
 def _json(path: str, text: str) -> Json:
     try:
         reply: Json = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         msg = f"the engine answered {path} with what is not JSON: {_excerpt(text)}"
         raise UpstreamError(msg) from error
     return reply

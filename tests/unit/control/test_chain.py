@@ -229,7 +229,7 @@ def test_a_search_that_would_ask_otherwise_today_says_so() -> None:
     (model,) = explained(changed).models
     assert model.asks is not None
     assert model.asks[1].reason == (
-        "it was asked then; today the search would not: the budget of 1 engine starts is spent"
+        "it was asked then; today the search would not: the budget of 1 engine start is spent"
     )
     ended = replace(
         inputs,

@@ -195,6 +195,12 @@ async def test_a_reply_that_is_no_json_is_quoted_in_part(tmp_path: Path) -> None
             await client.post_json("/completion", {}, timeout_s=5)
 
 
+async def test_a_reply_nested_without_end_is_no_json(tmp_path: Path) -> None:
+    async with engine(answer(200, "[" * 100_000), tmp_path) as client:
+        with pytest.raises(UpstreamError, match="not JSON"):
+            await client.post_json("/completion", {}, timeout_s=5)
+
+
 async def test_an_engine_that_does_not_answer_is_given_up_after_the_time(tmp_path: Path) -> None:
     async def hang(request: web.Request) -> web.Response:
         await anyio.sleep_forever()

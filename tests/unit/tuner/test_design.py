@@ -133,8 +133,10 @@ def test_observations_of_other_arms_play_no_role() -> None:
 @pytest.mark.parametrize(
     ("budget", "spent_s", "word"),
     [
-        (Budget(max_restarts=2), 0.0, "2 engine starts"),
-        (Budget(max_cells=11), 0.0, "11 cells"),
+        (Budget(max_restarts=2), 0.0, "the budget of 2 engine starts is spent"),
+        (Budget(max_restarts=1), 0.0, "the budget of 1 engine start is spent"),
+        (Budget(max_cells=11), 0.0, "the budget of 11 cells leaves 3 of the 4 that m@2 needs"),
+        (Budget(max_cells=1), 0.0, "the budget of 1 cell leaves 0 of the 4 that m@2 needs"),
         (Budget(max_seconds=600.0), 600.0, "600 s"),
         (Budget(max_joules=5.0), 0.0, "5 J"),
     ],

@@ -117,7 +117,7 @@ def test_a_spent_budget_ends_the_probe() -> None:
         replace(STUDY, draft_share=None), replace(PROBE, budget=Budget(max_restarts=1))
     )
     assert len(asks) == 1
-    assert stop.reason == "the budget of 1 engine starts is spent"
+    assert stop.reason == "the budget of 1 engine start is spent"
 
 
 def test_nothing_measured_is_said_to_be_unknown() -> None:
