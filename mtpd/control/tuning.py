@@ -217,10 +217,11 @@ class Tuning:
         rows: list[ArmSummary] = []
         decisions: list[DecisionView] = []
         members: list[Member] = []
+        left_out: list[str] = []
         arm: Arm | None = None
         limits, total = plan.limits, plan.total()
         for profile, depths in zip(plan.profiles, plan.depths, strict=True):
-            before = len(sink.taken)
+            before, why = len(sink.taken), ""
             forecast = await self._memory(profile)
             hardware = self._config.hardware
             task = _task(plan, profile, depths, forecast, limits, hardware=hardware)
@@ -238,7 +239,7 @@ class Tuning:
             except NothingMeasuredError as error:
                 if plan.pool is None:
                     raise
-                history = error.history  # the pool's other members are still compared
+                history, why = error.history, str(error)  # the other members are still compared
             limits = limits.after(history)
             found = summarise(history.observations, history.starts)
             rows += found
@@ -252,9 +253,11 @@ class Tuning:
             decisions.append(view)
             if arm is not None:
                 members.append(_member(profile, arm, history, forecast))
+            else:
+                left_out.append(f"{profile.name} was not compared: {why or view.reason}")
         if plan.pool is not None:
             pool = replace(
-                _pool_task(plan, plan.pool, warnings),
+                _pool_task(plan, plan.pool, (*left_out, *warnings)),
                 incumbent=self._incumbent(plan.pool.name),
                 members=tuple(members),
             )

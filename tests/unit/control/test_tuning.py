@@ -354,6 +354,32 @@ async def test_the_starts_of_a_pool_are_limited_together(tmp_path: Path) -> None
     assert [d.subject for d in decisions] == ["alpha", "beta", "both"]
 
 
+async def test_a_member_that_could_not_be_measured_is_named_in_the_choice_of_the_pool(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path) as made:
+        await made.run(plan("both", depths=(0,), limits=Limits(max_starts=1)))
+        *_, both = await made.decisions()
+    said = [line for line in both.evidence if "was not compared" in line]
+    assert said == [
+        "beta was not compared: nothing could be measured: the budget of 0 engine starts is spent"
+    ]
+
+
+async def test_a_member_that_is_evicted_at_every_depth_is_named_in_the_choice_of_the_pool(
+    tmp_path: Path,
+) -> None:
+    def residency(which: Arm) -> Residency:
+        return Evicted(layers=4) if which.profile == "beta" else Host()
+
+    async with house(tmp_path, residency=residency) as made:
+        await made.run(plan("both", depths=(0,)))
+        *_, both = await made.decisions()
+    (said,) = [line for line in both.evidence if "was not compared" in line]
+    assert said.startswith("beta was not compared: no")
+    assert "does not fit" in said or "layers" in said
+
+
 async def test_the_evidence_of_every_start_is_written_down(tmp_path: Path) -> None:
     async with house(tmp_path) as made:
         await made.run(plan("both", depths=(0,)))
