@@ -58,7 +58,8 @@ class Belief:
             good as ``tuner.throughput.SLACK`` allows.
         counted: Depth up to which positions were counted.
         fingerprint: Of the observations that it rests on.
-        arms: Arms that were timed, one per depth.
+        arms: Arms that were timed, one per depth, and whose positions were counted: what a deeper
+            one earns was measured, and here it is only continued.
         starts: Engine starts that it rests on.
         short_steps: Short steps that it rests on.
         contradicted: Short steps left out, because with them the model of a step does not
@@ -184,7 +185,7 @@ def believe(
         bounds=tuple(texts.log_bound(d, known) + scale - steps.mean[d] for d in depths),
         counted=texts.depth,
         fingerprint=fingerprint,
-        arms=arms,
+        arms=frozenset(arm for arm in arms if arm.depth <= texts.depth),
         starts=len(starts),
         short_steps=_short_steps(starts),
         contradicted=contradicted,

@@ -127,18 +127,19 @@ def sentence(
     if open_:
         parts.append(_reason(why, incomparable=bool(unknown)))
     if not rivals:
-        parts.append(_alone(predicted))
+        parts.append(_alone(predicted, refused))
     where = "" if place is None else f", {place},"
     head = f"{chosen.arm}: {tps_text(chosen)}{where} {listed(parts)}"
     tail = f"; {listed(list(refused))}" if refused else ""
     return f"{head}{_economics(chosen, rivals, row_cost)}{tail}"
 
 
-def _alone(predicted: Sequence[tuple[int, float]]) -> str:
+def _alone(predicted: Sequence[tuple[int, float]], refused: Sequence[str]) -> str:
     if not predicted:
         return "is the only depth left"
     speeds = [f"depth {depth} at {ratio:.2f}x" for depth, ratio in predicted]
-    return f"is the only depth measured (predicted: {listed(speeds)})"
+    which = "left" if refused else "measured"
+    return f"is the only depth {which} (predicted: {listed(speeds)})"
 
 
 def _reason(why: Why, *, incomparable: bool) -> str:
@@ -253,21 +254,23 @@ def evidence_of(row: ArmSummary, remark: str | None) -> str:
     """What was measured on an arm, in one line; first why it is refused, or a remark."""
     parts = [] if remark is None else [remark]
     if row.tps is not None and row.spread is not None:
-        parts.append(f"{tps_text(row)} over {len(row.cells)} prompts, spread {row.spread:.0%}")
+        parts.append(
+            f"{tps_text(row)} over {_count(len(row.cells), 'prompt')}, spread {row.spread:.0%}"
+        )
     if row.expected is not None:
         parts.append(f"{row.expected:.2f} tokens per step")
     parts += [f"alpha{i} {a.mid:.3f} [{a.low:.3f}, {a.high:.3f}]" for i, a in row.shown_alphas]
     if row.arm.depth and isinstance(row.counts, PositionCounts):
         parts += [one.reason for one in (row.trusted,) if isinstance(one, Unknown)]
     if row.outliers:
-        parts.append(f"{row.outliers} outlier{'' if row.outliers == 1 else 's'} kept")
+        parts.append(f"{_count(row.outliers, 'outlier')} kept")
     parts += [f"{x.count} left out: {x.reason}" for x in row.excluded]
     return f"{row.arm}: {', '.join(parts)}"
 
 
 def belief_of(belief: Belief, rows: Sequence[ArmSummary]) -> list[str]:
     """What all starts together say of the depths that may be chosen."""
-    starts = f"{belief.starts} start{'' if belief.starts == 1 else 's'}"
+    starts = _count(belief.starts, "start")
     steps = f" and {belief.short_steps} short steps" if belief.short_steps else ""
     speeds = [
         f"depth {row.arm.depth} {t.mid:.1f} [{t.low:.1f}, {t.high:.1f}]"
@@ -279,6 +282,8 @@ def belief_of(belief: Belief, rows: Sequence[ArmSummary]) -> list[str]:
         f"{starts}{steps} together, tok/s: {', '.join(speeds)}",
         f"a verification row costs {cost.mid:.2f} [{cost.low:.2f}, {cost.high:.2f}] of a step",
     ]
+    if cost.high < 0:
+        lines.append("no row costs less than nothing: something slowed the shallow steps")
     if belief.contradicted:
         lines.append(
             f"{belief.contradicted} short steps left out: they contradict the steady ones, "
@@ -303,6 +308,10 @@ def misfits(rows: Sequence[ArmSummary], cost: CostFit | Unknown) -> list[str]:
 def traps(rivals: Sequence[Rival]) -> list[str]:
     """Why arms cannot be compared."""
     return [r.verdict.sentence for r in rivals if isinstance(r.verdict, Incomparable)]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def listed(items: Sequence[str]) -> str:

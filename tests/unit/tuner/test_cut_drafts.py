@@ -113,3 +113,19 @@ def test_the_search_asks_for_the_other_depths_where_only_a_cut_one_is_known() ->
     answer = design.ask(history(4))
     assert isinstance(answer, Ask)
     assert answer.arm == arm(0)
+
+
+def test_a_depth_whose_positions_are_not_counted_is_told_by_its_cells() -> None:
+    """Depth 1 needs no position counters; what depth 2 earns must not be continued from it."""
+    uncounted = History(observations=Machine(positions=False).sweep(0, 1, 2))
+    belief = believe(uncounted)
+    assert isinstance(belief, Belief)
+    assert belief.counted == 1
+    assert belief.arms == {arm(0), arm(1)}
+    assert not belief.covers(arm(2), "f")
+    assert belief.row_cost().mid == pytest.approx(0.41, rel=0.05)
+    decision = choose(uncounted)
+    assert decision.arm == arm(2)
+    assert "beats depth 0 (0.70x) and depth 1 (0.95x)" in decision.reason
+    assert decision.predicted is not None
+    assert decision.predicted.mid == pytest.approx(CARD.tps(2), rel=0.01)

@@ -1,0 +1,31 @@
+"""Sentences read as an operator reads them: odd histories that a search can end with."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tests.unit.tuner.machine import Machine, arm
+from tests.unit.tuner.test_belief import started
+from tuner.plan import History
+from tuner.select import choose
+
+
+def test_what_was_measured_and_does_not_fit_is_not_called_unmeasured() -> None:
+    evicted = History(observations=Machine(evicts_from=2).sweep(1, 2, 3))
+    reason = choose(evicted).reason
+    assert "m@1: 44.6 tok/s is the only depth left (predicted: depth 0 at 0.73x)" in reason
+    assert "depth 2 does not fit" in reason
+
+
+def test_one_prompt_is_one_prompt() -> None:
+    one, many = (choose(History(observations=Machine().run(arm(2))[:n])) for n in (1, 12))
+    assert " over 1 prompt, " in one.evidence[0]
+    assert " over 4 prompts, " in many.evidence[0]
+
+
+def test_a_row_that_costs_less_than_nothing_is_doubted() -> None:
+    said = "no row costs less than nothing: something slowed the shallow steps"
+    assert said in choose(History(observations=Machine(row_cost=-0.1).sweep(0, 1, 2))).evidence
+    assert said not in choose(started(0, 2)).evidence
+    dear = dataclasses.replace(Machine(), row_cost=0.0)
+    assert said not in choose(History(observations=dear.sweep(0, 1, 2))).evidence
