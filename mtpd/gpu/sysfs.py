@@ -124,7 +124,7 @@ class SysfsProvider:
 
     def _card(self, key: DeviceKey) -> Layout | None:
         card = self._cards.get(key)
-        if card is None or not card.has_sensors:
+        if card is None or not card.has_sensors or card.is_outdated:
             self._scan()
         return self._cards.get(key)
 

@@ -59,6 +59,7 @@ class Layout:
             edge, junction and memory.
         has_sensors: Whether the driver has a hwmon directory for it.
         gpu_id: KFD's number of it, or None where KFD does not show it.
+        absent: Paths of the files that it may have and had not.
     """
 
     device: Device
@@ -66,6 +67,12 @@ class Layout:
     files: Mapping[str, str]
     has_sensors: bool
     gpu_id: int | None
+    absent: tuple[str, ...]
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a file exists by now that was not there when the card was looked up."""
+        return any(os.path.lexists(path) for path in self.absent)
 
 
 def find_cards(files: Files) -> dict[DeviceKey, Layout]:
@@ -84,6 +91,7 @@ def find_cards(files: Files) -> dict[DeviceKey, Layout]:
         gpu_id, target = nodes.get(address, (None, 0))
         serial = files.text(f"{folder}/unique_id")
         sensors = _sensor_folder(files, folder)
+        present, absent = _present(files, folder, sensors)
         cards[DeviceKey(address)] = Layout(
             device=Device(
                 key=DeviceKey(address),
@@ -95,23 +103,31 @@ def find_cards(files: Files) -> dict[DeviceKey, Layout]:
                 junction_limit_c=_junction_limit_c(files, sensors),
             ),
             folder=folder,
-            files=_present(files, folder, sensors),
+            files=present,
             has_sensors=sensors is not None,
             gpu_id=gpu_id,
+            absent=absent,
         )
     return cards
 
 
-def _present(files: Files, folder: str, sensors: str | None) -> dict[str, str]:
+def _present(
+    files: Files, folder: str, sensors: str | None
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The files that a card has, by name, and the paths of those that it has not."""
+    labels: list[str] = []
     paths = {name: f"{folder}/{name}" for name in _DEVICE_FILES}
     if sensors is not None:
         paths |= {name: f"{sensors}/{name}" for name in _SENSOR_FILES}
         for number in (1, 2, 3):
             # The oldest drivers label nothing; their first sensor is the edge.
-            label = files.text(f"{sensors}/temp{number}_label") or ("edge" if number == 1 else "")
+            labels.append(f"{sensors}/temp{number}_label")
+            label = files.text(labels[-1]) or ("edge" if number == 1 else "")
             if label in _LABELS:
                 paths[_LABELS[label]] = f"{sensors}/temp{number}_input"
-    return {name: path for name, path in paths.items() if os.path.lexists(path)}
+    present = {name: path for name, path in paths.items() if os.path.lexists(path)}
+    sought = (*paths.values(), *labels)
+    return present, tuple(path for path in sought if not os.path.lexists(path))
 
 
 def _junction_limit_c(files: Files, sensors: str | None) -> float | None:

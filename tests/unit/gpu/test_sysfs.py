@@ -237,6 +237,46 @@ def test_a_file_that_was_replaced_is_read_under_its_name(tmp_path: Path) -> None
     assert provider.read(sysfs.FIRST).vram_used_bytes == _value(123)
 
 
+@pytest.mark.parametrize(
+    ("file", "field"),
+    [
+        ("power1_cap", "power_cap_w"),
+        ("power1_input", "power_w"),
+        ("temp1_input", "edge_c"),
+        ("temp2_label", "junction_c"),
+        ("../../gpu_busy_percent", "busy_percent"),
+        ("../../mem_info_vram_used", "vram_used_bytes"),
+        ("../../mem_info_vram_total", "vram_total_bytes"),
+    ],
+)
+def test_a_file_that_was_missed_once_is_read_when_it_is_back(
+    tmp_path: Path, file: str, field: str
+) -> None:
+    sysfs.build(tmp_path, "idle")
+    provider = SysfsProvider(root=tmp_path)
+    before = getattr(provider.read(sysfs.FIRST), field)
+    assert isinstance(before, Value)
+    path = tmp_path / sysfs.hwmon() / file
+    said = path.read_bytes()
+    path.unlink()
+    (tmp_path / sysfs.device() / "gpu_metrics").unlink()  # makes it look the card up anew
+    for _ in range(2):
+        assert isinstance(getattr(provider.read(sysfs.FIRST), field), Absent)
+    path.write_bytes(said)
+    assert getattr(provider.read(sysfs.FIRST), field) == before
+
+
+def test_what_a_card_lacks_for_good_costs_no_search_at_each_reading(tmp_path: Path) -> None:
+    tree = sysfs.build(tmp_path, "idle")
+    (tmp_path / sysfs.hwmon() / "power1_average").unlink(missing_ok=True)
+    files = tree.files()
+    provider = SysfsProvider(files=files)
+    provider.read(sysfs.FIRST)
+    files.reads.clear()
+    provider.read(sysfs.FIRST)
+    assert not [path for path in files.reads if path.endswith("/vendor")]
+
+
 def test_sensors_that_appear_later_are_found(tmp_path: Path) -> None:
     tree = sysfs.build(tmp_path, "idle")
     kept = tmp_path / "kept"
