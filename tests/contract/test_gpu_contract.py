@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,13 @@ class ProviderContract:
     """What the rest of the daemon relies on, whichever source answers."""
 
     @pytest.fixture
-    def provider(self, tmp_path: Path) -> GpuProvider:
+    def made(self, tmp_path: Path) -> GpuProvider:
         raise NotImplementedError
+
+    @pytest.fixture
+    def provider(self, made: GpuProvider) -> Iterator[GpuProvider]:
+        with closing(made):
+            yield made
 
     def test_it_fulfils_the_protocol(self, provider: GpuProvider) -> None:
         assert provider.name
@@ -127,40 +133,40 @@ class ProviderContract:
 
 class TestHost(ProviderContract):
     @pytest.fixture
-    def provider(self, tmp_path: Path) -> GpuProvider:
+    def made(self, tmp_path: Path) -> GpuProvider:
         return HostProvider()
 
 
 class TestThisMachine(ProviderContract):
     @pytest.fixture
-    def provider(self, tmp_path: Path) -> GpuProvider:
+    def made(self, tmp_path: Path) -> GpuProvider:
         return detect().provider
 
 
 @pytest.mark.parametrize("scenario", sysfs.SCENARIOS)
 class TestSysfs(ProviderContract):
     @pytest.fixture
-    def provider(self, tmp_path: Path, scenario: str) -> GpuProvider:
+    def made(self, tmp_path: Path, scenario: str) -> GpuProvider:
         return SysfsProvider(files=sysfs.build(tmp_path, scenario).files())
 
 
 class TestAmdSmi(ProviderContract):
     @pytest.fixture
-    def provider(self, tmp_path: Path) -> GpuProvider:
+    def made(self, tmp_path: Path) -> GpuProvider:
         sysfs.build(tmp_path, "idle")
         return AmdProvider(module=FakeAmdSmi(), root=tmp_path)
 
 
 class TestNvml(ProviderContract):
     @pytest.fixture
-    def provider(self, tmp_path: Path) -> GpuProvider:
+    def made(self, tmp_path: Path) -> GpuProvider:
         return NvmlProvider(module=FakeNvml())
 
 
 @pytest.mark.parametrize("scenario", sysfs.SCENARIOS)
 class TestLayered(ProviderContract):
     @pytest.fixture
-    def provider(self, tmp_path: Path, scenario: str) -> GpuProvider:
+    def made(self, tmp_path: Path, scenario: str) -> GpuProvider:
         tree = sysfs.build(tmp_path, scenario)
         return LayeredProvider(
             (
