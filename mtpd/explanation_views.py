@@ -95,10 +95,12 @@ class CostView:
 
     Attributes:
         source: What shows it.
+        context_cost: What 1000 tokens of context cost, likewise; null where no start shows it.
     """
 
     row_cost: IntervalView
     source: str
+    context_cost: IntervalView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

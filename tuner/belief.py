@@ -17,7 +17,7 @@ from tuner.cost import RowCost
 from tuner.speed import TIE_RATIO
 from tuner.steps import START_SD, step_times
 from tuner.texts import texts_of
-from tuner.throughput import p_beats
+from tuner.throughput import RESIDENCY_SUSPICION, p_beats
 from tuner.timing import main_fingerprint, start_times
 from tuner.types import Arm, Interval, Unknown, depth_order
 
@@ -28,7 +28,15 @@ if TYPE_CHECKING:
     from tuner.steps import StepTimes
     from tuner.timing import StartTimes
 
-__all__ = ["EVICTION_RATIO", "Belief", "Slow", "believe", "slow_arms"]
+__all__ = [
+    "EVICTION_RATIO",
+    "Belief",
+    "Slow",
+    "Suspect",
+    "believe",
+    "slow_arms",
+    "suspect_arms",
+]
 
 EVICTION_RATIO = 1.4
 """Step time over what shallower depths predict from which an arm is held to be evicted; 1.6 to
@@ -140,6 +148,29 @@ class Slow:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """An arm that is slower than forecast, but not so slow that it is held to be evicted.
+
+    Attributes:
+        arm: What ran.
+        share: Measured over forecast tokens per second, at equal tokens per step.
+        witness: Depth of the deepest arm that the forecast rests on.
+    """
+
+    arm: Arm
+    share: float
+    witness: int
+
+    def __str__(self) -> str:
+        """One line of evidence."""
+        return (
+            f"{self.arm}: residency is suspect, whatever the log says: it reached "
+            f"{self.share:.2f} of what the starts up to depth {self.witness} forecast "
+            f"(below {RESIDENCY_SUSPICION:.2f})"
+        )
+
+
 def believe(
     history: History, *, deepest: int | None = None, row_cost: RowCost | None = None
 ) -> Belief | Unknown:
@@ -207,6 +238,25 @@ def slow_arms(history: History, row_cost: RowCost | None = None) -> tuple[Slow, 
     return _sound(start_times(history), row_cost)[1]
 
 
+def suspect_arms(history: History, row_cost: RowCost | None = None) -> tuple[Suspect, ...]:
+    """Arms that reached less of the forecast from shallower ones than residency leads to expect.
+
+    The same comparison as in ``slow_arms``, of step times, so that a text that drafts badly
+    makes no suspect; a chance of 99 % that the start is slower at all is needed.
+    """
+    kept = _sound(start_times(history), row_cost)[0]
+    out: dict[Arm, Suspect] = {}
+    for one in kept:
+        shallower = [other for other in kept if other.arm.depth < one.arm.depth]
+        if not shallower or one.host:
+            continue
+        mean, sd = _offset(one, shallower, row_cost)
+        share, witness = math.exp(-mean), shallower[-1].arm.depth
+        if share < RESIDENCY_SUSPICION and mean > _CERTAIN_Z * sd:
+            out.setdefault(one.arm, Suspect(arm=one.arm, share=share, witness=witness))
+    return tuple(out.values())
+
+
 def _sound(
     starts: tuple[StartTimes, ...], row_cost: RowCost | None
 ) -> tuple[tuple[StartTimes, ...], tuple[Slow, ...]]:
@@ -234,14 +284,20 @@ def _too_slow(
     witness = shallower[-1]
     if _level(one) - max(map(_level, shallower)) < math.log(EVICTION_RATIO):
         return None  # even if rows cost nothing
-    free = [*([START_SD] * len(shallower)), _ANY_OFFSET_SD]
-    cost = row_cost or _ANY_ROW_COST
-    known = step_times([*shallower, one], one.arm.depth, cost, offset_sd=free)
-    mean, sd = known.offsets[-1]
+    mean, sd = _offset(one, shallower, row_cost)
     certain = mean - _CERTAIN_Z * sd > math.log(_CERTAIN_RATIO)
     if mean < math.log(EVICTION_RATIO) or not certain:
         return None
     return Slow(arm=one.arm, witness=witness.arm.depth, ratio=math.exp(mean))
+
+
+def _offset(
+    one: StartTimes, shallower: list[StartTimes], row_cost: RowCost | None
+) -> tuple[float, float]:
+    """Logarithm of a start's step times over what shallower ones predict: mean and deviation."""
+    free = [*([START_SD] * len(shallower)), _ANY_OFFSET_SD]
+    cost = row_cost or _ANY_ROW_COST
+    return step_times([*shallower, one], one.arm.depth, cost, offset_sd=free).offsets[-1]
 
 
 def _level(one: StartTimes) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tuner.acceptance import expected_tokens, survival
 from tuner.types import Unknown
@@ -19,16 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "ROW_COST_STUDY_000",
-    "STUDY_000_RAW_TPS",
-    "STUDY_000_RESIDENT",
     "CostFit",
     "RowCost",
     "StepPoint",
-    "StudyCell",
     "breakeven_next",
     "fit_cost",
-    "implied_row_cost",
     "implied_step_ratio",
     "marginal_cost_from_gain",
     "microprobe_cost",
@@ -97,15 +92,6 @@ class CostFit:
         return self.t0_s * (1 + self.c * depth)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyCell:
-    """One row of study 000's matrix: conditional acceptances and served tokens per second."""
-
-    name: str
-    alphas: tuple[float, ...]
-    tps: float
-
-
 def fit_cost(points: Sequence[StepPoint]) -> CostFit | Unknown:
     """Fit the row cost; Unknown without two depths or if the line makes no sense."""
     total = sum(p.weight for p in points)
@@ -140,11 +126,6 @@ def implied_step_ratio(raw_tps: float, cond: Sequence[float], tps: float) -> flo
     return expected_tokens(cond) * raw_tps / tps
 
 
-def implied_row_cost(raw_tps: float, cond: Sequence[float], tps: float) -> float:
-    """The c of t(k) = t0 * (1 + c * k) that a measured speed implies."""
-    return (implied_step_ratio(raw_tps, cond, tps) - 1) / len(cond)
-
-
 def marginal_cost_from_gain(cond: Sequence[float], gain: float) -> float:
     """Relative step cost of the last position, t(k)/t(k-1) - 1, given its speed gain."""
     return expected_tokens(cond) / expected_tokens(cond[:-1]) / (1 + gain) - 1
@@ -171,22 +152,3 @@ def breakeven_next(cond: Sequence[float], c: float) -> float:
     """The alpha_{k+1} above which one more position pays; above 1 it never can."""
     reach = survival(cond)[-1] if cond else 1.0
     return expected_tokens(cond) * c / ((1 + c * len(cond)) * reach)
-
-
-STUDY_000_RAW_TPS: Final = 32.4
-"""Study 000, "What matters most", first point: raw speed of the 27B models, tokens/s."""
-
-STUDY_000_RESIDENT: Final = (
-    StudyCell(name="3.6 B2", alphas=(0.961, 0.885), tps=50.3),
-    StudyCell(name="3.8 base B2", alphas=(0.932, 0.735), tps=46.0),
-    StudyCell(name="3.8 Uncensored B2", alphas=(0.907, 0.725), tps=45.8),
-)
-"""Study 000, "The measurement matrix": the three rows below the residency threshold, columns
-alpha_1, alpha_2 and Serving d2. The study prints alpha_2 of 3.6 B2 as 87-90 %; this is the
-middle."""
-
-ROW_COST_STUDY_000: Final = sum(
-    implied_row_cost(STUDY_000_RAW_TPS, cell.alphas, cell.tps) for cell in STUDY_000_RESIDENT
-) / len(STUDY_000_RESIDENT)
-"""Row cost on the study's card and stack, 0.4114: what its resident cells imply. The study
-itself prints 25 % per row, which its own speeds contradict by 20 % and more."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tuner.belief import Belief, believe, slow_arms
+from tuner.belief import Belief, believe, slow_arms, suspect_arms
 from tuner.compare import Incomparable
 from tuner.cost import CostFit, fit_cost
 from tuner.points import step_points
@@ -84,8 +84,8 @@ def choose(
 ) -> Decision:
     """Choose among the depths of one profile by all that was told.
 
-    As ``choose_depth``, with what all starts and short steps together say of the speeds
-    (``tuner.belief``), and without arms whose step times say that they do not fit.
+    As ``choose_depth``, with what all starts and short steps together say of the speeds and
+    of arms that do not fit or are suspect (``tuner.belief``).
 
     Args:
         history: Of one profile.
@@ -94,10 +94,11 @@ def choose(
         memory_bytes: Device memory per arm, where known for all arms in the running.
         deepest: Deepest depth that is predicted to fit, or None if there is no prediction.
         row_cost: Known for this card and stack, or None.
-        accept_offload: Whether arms that do not fit may be chosen; see ``choose_depth``.
+        accept_offload: Whether arms that do not fit may be chosen.
     """
     belief = believe(history, row_cost=row_cost)
-    return choose_depth(
+    suspects = map(str, suspect_arms(history, row_cost))
+    decision = choose_depth(
         summarise(history.observations, history.starts),
         incumbent,
         subject=subject,
@@ -107,6 +108,7 @@ def choose(
         predicted=deepest is not None,
         accept_offload=accept_offload,
     )
+    return replace(decision, evidence=(*decision.evidence, *suspects))
 
 
 def choose_depth(
@@ -154,13 +156,13 @@ def choose_depth(
         evidence_of(row, refused.get(row.arm) or accepted(outside.get(row.arm))) for row in rows
     )
     if not eligible:
+        why_not = listed(refusals(refused)) or "nothing was measured"
         return Decision(
             act=Act.REJECT,
             subject=about,
             arm=None,
             previous=incumbent,
-            reason=f"no depth of {about} can be chosen: "
-            + (listed(refusals(refused)) or "nothing was measured"),
+            reason=f"no depth of {about} can be chosen: {why_not}",
             evidence=evidence,
         )
     field = _Field(eligible, belief, memory_bytes or {}, outside.keys())
@@ -214,11 +216,10 @@ class _Field:
 
     def rival(self, row: ArmSummary, chosen: ArmSummary) -> Rival:
         """An arm beside the chosen one, with what decides and what the cells alone say."""
-        cells = None if row.tps is None or not chosen.tps else row.tps / chosen.tps
         return Rival(
             row=row,
             verdict=self.verdict(row, chosen),
-            cells=cells,
+            cells=None if row.tps is None or not chosen.tps else row.tps / chosen.tps,
             joined=self.speed(row) is not None and self.speed(chosen) is not None,
             place=place_of(row) if row.arm in self.outside else None,
         )
@@ -267,9 +268,8 @@ class _Field:
         """Arms in device memory that an arm outside of it is not proven to beat."""
         if row.arm not in self.outside:
             return []
-        inside = [other for other in self.rows if other.arm not in self.outside]
-        verdicts = [(other, self.verdict(row, other)) for other in inside]
-        return [other for other, v in verdicts if isinstance(v, SpeedComparison) and not v.faster]
+        verdicts = [(o, self.verdict(row, o)) for o in self.rows if o.arm not in self.outside]
+        return [o for o, v in verdicts if isinstance(v, SpeedComparison) and not v.faster]
 
     def _comparable(self) -> list[list[ArmSummary]]:
         """Groups of rows that none is proven to beat, comparable with their shallowest one."""
@@ -328,8 +328,8 @@ def _misfits(rows: Sequence[ArmSummary], slow: Mapping[Arm, str]) -> dict[Arm, s
     out: dict[Arm, str] = {}
     for row in rows:
         why = slow.get(row.arm) or does_not_fit(row.residency)
-        other = rejection(row)
-        if why is None and other is None and depth is not None and row.arm.depth > depth:
+        deeper = depth is not None and row.arm.depth > depth
+        if why is None and deeper and rejection(row) is None:
             why = f"does not fit (depth {depth} already does not)"
         if why is not None:
             out[row.arm] = why

@@ -21,20 +21,22 @@ from tuner.special import f_upper_p, t_quantile, t_two_sided_p
 from tuner.types import Interval, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from tuner.types import ShortStep
+    from tuner.types import Arm, ShortStep
 
 __all__ = [
     "Estimate",
     "LackOfFit",
     "StepCost",
     "StepTime",
+    "context_cost",
     "fit_steps",
     "short_step_costs",
 ]
 
 _SIGNIFICANT = 0.05
+_PER_TOKENS = 1000
 _EXACT = 1e-20
 """Squared relative scatter below which times are no measurements but a formula's output."""
 
@@ -254,6 +256,37 @@ def short_step_costs(steps: Sequence[ShortStep]) -> StepCost | Unknown:
         for s in kept
     ]
     return fit_steps(times, left_out=len(steps) - len(kept))
+
+
+def context_cost(steps: Iterable[ShortStep]) -> Interval | Unknown:
+    """What 1000 tokens of context cost, as a share of a plain step, with a 95 % interval.
+
+    From the short steps of the start that tells it best, because the fill grows from step to
+    step within a start. The error of the plain step, a few per cent of the share, is left out.
+
+    Args:
+        steps: Of any starts of one profile, in any order.
+
+    Returns:
+        Unknown where no start shows a cost above its own error, or where the formula without
+        an interaction of rows and context is refuted.
+    """
+    starts: dict[tuple[Arm, str, str], list[ShortStep]] = {}
+    for one in steps:
+        starts.setdefault((one.arm, one.start_id, one.fingerprint), []).append(one)
+    found: list[Interval] = []
+    for told in starts.values():
+        cost = short_step_costs(told)
+        if isinstance(cost, Unknown) or isinstance(cost.token_s, Unknown):
+            continue
+        each, plain_s = cost.token_s.interval(), cost.plain_s.value / _PER_TOKENS
+        if isinstance(each, Unknown) or each.low <= 0 or cost.needs_interaction:
+            continue
+        low, mid, high = (value / plain_s for value in (each.low, each.mid, each.high))
+        found.append(Interval(low=low, mid=mid, high=high, level=each.level))
+    if not found:
+        return Unknown("no start shows what the fill of the context costs")
+    return min(found, key=lambda one: (one.high / one.low, one.mid))
 
 
 def _fitted(

@@ -138,10 +138,6 @@ class Interval:
     high: float
     level: float = 0.95
 
-    def overlaps(self, other: Interval) -> bool:
-        """Whether the two intervals share a point."""
-        return self.low <= other.high and other.low <= self.high
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:

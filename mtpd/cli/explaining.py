@@ -32,7 +32,14 @@ if TYPE_CHECKING:
 __all__ = ["explanation"]
 
 _MIB = 2**20
-_NOTES = ("does not fit (predicted: ", "to make it fit: ", "the machine was busy")
+_NOTES = (
+    "does not fit (predicted: ",
+    "to make it fit: ",
+    "the machine was busy",
+    "residency is suspect",
+    " was not compared: ",
+    " short steps left out: ",
+)
 """What the evidence says beside the numbers that are shown anyhow."""
 _EVIDENCE = 2
 """Lines that are quoted per start; the JSON has all of them."""
@@ -186,6 +193,11 @@ def _speeds(model: ModelChainView) -> list[RenderableType]:
     if model.cost is not None:
         cost = _interval(model.cost.row_cost, 2)
         notes.append(f"a verification row costs {cost} of a step: {model.cost.source}")
+        if (fill := model.cost.context_cost) is not None:
+            notes.append(
+                f"1000 tokens of context cost {fill.mid:.1%} of a step "
+                f"({fill.low:.1%} to {fill.high:.1%})"
+            )
     return [Text(""), made, Text("\n".join(notes))]
 
 

@@ -1,7 +1,7 @@
 """Whether the files that profiles name are there.
 
-Not part of loading: a missing file is a problem of its model, told by ``mtpd check``
-and again when that model is to be started.
+Not part of loading: a missing file is a problem of its model, told by ``mtpd check``;
+``mtpd.engine.launch`` refuses to start that model.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtpd.config.locate import dotted
-from mtpd.errors import ConfigError
 
 if TYPE_CHECKING:
     from mtpd.config.model import Config, Profile
 
-__all__ = ["NO_MODEL", "file_problems", "require_files"]
+__all__ = ["NO_MODEL", "file_problems"]
 
 NO_MODEL = "no model is configured: add [models.NAME] with its file, or name tiny-chained in a pool"
 """What is said of a configuration that could not serve anything."""
@@ -36,21 +35,6 @@ def file_problems(config: Config) -> tuple[str, ...]:
                 origin = config.origins.get(path, "default")
                 problems.append(f"{origin}: {path}: {text} {reason}")
     return tuple(problems)
-
-
-def require_files(profile: Profile) -> None:
-    """Refuse to start a profile whose files are not there.
-
-    Raises:
-        ConfigError: One sentence per file.
-    """
-    problems = tuple(
-        f"{profile.name}: the file {text} {reason}"
-        for _, text in _named(profile)
-        if (reason := _unreadable(text)) is not None
-    )
-    if problems:
-        raise ConfigError(problems, hint="correct the key 'model' of the profile, see `mtpd check`")
 
 
 def _named(profile: Profile) -> tuple[tuple[tuple[str, ...], str], ...]:

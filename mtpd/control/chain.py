@@ -22,6 +22,7 @@ from mtpd.explanation_views import (
 from mtpd.views import ArmView, EvidenceView, IntervalView
 from tuner.belief import believe
 from tuner.plan import Ask, History, Stop
+from tuner.step_cost import context_cost
 from tuner.summary import summarise
 from tuner.types import Interval, Start, Unknown
 
@@ -84,7 +85,7 @@ def model_chain(story: ModelStory) -> ModelChainView:
         stop=None if stop is None else stop.reason,
         starts=tuple(_start(one, story) for one in _starts(history)),
         cells=tuple(_cells(rows)),
-        cost=None if isinstance(belief, Unknown) else _cost(belief, story.row_cost),
+        cost=None if isinstance(belief, Unknown) else _cost(belief, story),
         speeds=() if isinstance(belief, Unknown) else _speeds(belief, rows, story),
         out=None if stop is None else tuple(_out(stop)),
         note="; ".join(notes),
@@ -182,9 +183,10 @@ def _cells(rows: Sequence[ArmSummary]) -> list[CellView]:
     ]
 
 
-def _cost(belief: Belief, known: RowCost | None) -> CostView | None:
+def _cost(belief: Belief, story: ModelStory) -> CostView | None:
     if not belief.deepest:
         return None
+    known, fill = story.row_cost, context_cost(story.history.short_steps)
     depths = len({arm.depth for arm in belief.arms})
     if belief.short_steps:
         source = f"{belief.short_steps} single steps within {_count(belief.starts, 'start')}"
@@ -198,7 +200,11 @@ def _cost(belief: Belief, known: RowCost | None) -> CostView | None:
         known = None
     if known is not None:
         source += f"; before them {_assumed(known)}"
-    return CostView(row_cost=IntervalView.of(belief.row_cost()), source=source)
+    return CostView(
+        row_cost=IntervalView.of(belief.row_cost()),
+        source=source,
+        context_cost=None if isinstance(fill, Unknown) else IntervalView.of(fill),
+    )
 
 
 def _assumed(known: RowCost) -> str:

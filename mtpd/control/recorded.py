@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mtpd.views import DecisionView, Json
     from tuner.types import Decision, Observation
 
-__all__ = ["decode_inputs", "difference", "encode_inputs", "history_of"]
+__all__ = ["decode_inputs", "difference", "encode_inputs"]
 
 Decoded = TypeVar("Decoded", DepthInputs, PoolInputs)
 
@@ -61,14 +61,6 @@ def decode_inputs(
         return _checked(_pool(found, observations)) if "members" in found else Absent(NOT_RECORDED)
     except (AttributeError, KeyError, TypeError, ValueError, StoreError) as problem:
         return Absent(f"the recorded inputs cannot be read: {problem!r}")
-
-
-def history_of(inputs: Mapping[str, Json], observations: Sequence[Observation]) -> History | Absent:
-    """All that was told before a decision about a depth, or why it is not known."""
-    found = decode_inputs(inputs, observations)
-    if isinstance(found, PoolInputs):
-        return Absent("a pool's decision rests on one history per member")
-    return found.history if isinstance(found, DepthInputs) else found
 
 
 def difference(recorded: DecisionView, again: Decision) -> str | None:

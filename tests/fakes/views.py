@@ -226,7 +226,11 @@ def model_chain() -> ModelChainView:
             )
             for prompt in range(3)
         ),
-        cost=CostView(row_cost=interval(0.41, 0.03), source="72 single steps within 1 start"),
+        cost=CostView(
+            row_cost=interval(0.41, 0.03),
+            source="72 single steps within 1 start",
+            context_cost=interval(0.008, 0.001),
+        ),
         speeds=tuple(
             DepthSpeedView(
                 depth=depth,

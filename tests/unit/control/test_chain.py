@@ -149,6 +149,27 @@ def test_a_row_cost_that_was_known_beforehand_is_named_with_what_replaced_it() -
     assert model.cost.row_cost.mid == pytest.approx(0.41, abs=0.04)
 
 
+def test_the_price_of_the_context_is_told_where_the_steps_show_it() -> None:
+    inputs = inputs_of()
+    (model,) = explained(inputs).models
+    assert model.cost is not None
+    assert model.cost.context_cost is None, "all steps were timed at one fill"
+    steps = inputs.history.short_steps
+    filled = tuple(
+        replace(
+            one, context_tokens=100 * number, step_s=one.step_s + 0.001 * number / STUDY.raw_tps
+        )
+        for number, one in enumerate(steps)
+    )
+    (model,) = explained(
+        replace(inputs, history=replace(inputs.history, short_steps=filled))
+    ).models
+    assert model.cost is not None
+    fill = model.cost.context_cost
+    assert fill is not None
+    assert fill.low < 0.01 < fill.high
+
+
 def test_a_forecast_before_the_second_start_rests_on_the_known_row_cost() -> None:
     plain = replace(STUDY, draft_share=None)
     found = []

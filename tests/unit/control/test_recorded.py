@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mtpd.control.deciding import DepthInputs, Member, PoolInputs, decide
-from mtpd.control.recorded import decode_inputs, difference, encode_inputs, history_of
+from mtpd.control.recorded import decode_inputs, difference, encode_inputs
 from mtpd.types import Absent
 from mtpd.views import ArmView, IntervalView
 from tests.fakes.values import decision, decision_view
@@ -146,7 +146,6 @@ def test_a_depths_inputs_survive_the_journal(inputs: DepthInputs) -> None:
     found = journalled(inputs)
 
     assert decode_inputs(found, inputs.history.observations) == inputs
-    assert history_of(found, inputs.history.observations) == inputs.history
     assert "observations" not in json.dumps(found)
 
 
@@ -156,9 +155,6 @@ def test_a_pools_inputs_survive_the_journal_each_member_with_its_own_repetitions
     found = journalled(POOL)
 
     assert decode_inputs(found, everything) == POOL
-    assert history_of(found, everything) == Absent(
-        "a pool's decision rests on one history per member"
-    )
 
 
 def test_steps_of_a_start_share_what_they_are_of() -> None:
@@ -173,7 +169,6 @@ def test_what_was_not_recorded_then_is_said(older: dict[str, Any]) -> None:
     missing = Absent("the inputs of this decision were not recorded then")
 
     assert decode_inputs(older, ()) == missing
-    assert history_of(older, ()) == missing
 
 
 @pytest.mark.parametrize(

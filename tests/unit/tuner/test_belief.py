@@ -6,7 +6,7 @@ import math
 import pytest
 
 from tests.unit.tuner.machine import WORKLOADS, Host, Machine, arm
-from tuner.belief import Belief, Slow, believe, slow_arms
+from tuner.belief import Belief, Slow, believe, slow_arms, suspect_arms
 from tuner.cost import RowCost
 from tuner.plan import Ask, History
 from tuner.select import choose
@@ -235,3 +235,43 @@ def test_steady_times_alone_are_kept_whatever_they_say() -> None:
     slower = dataclasses.replace(CARD, accepted=(186, 137, 80, 40), draft_share=0.9)
     history = started(1, 2, machine=slower, short=0)
     assert known(history).contradicted == 0
+
+
+def slowed(history: History, depth: int, factor: float) -> History:
+    """Every step of the starts at a depth takes longer, as where a part of it has spilled."""
+    return dataclasses.replace(
+        history,
+        observations=tuple(
+            dataclasses.replace(o, decode_s=o.decode_s * factor) if o.arm.depth == depth else o
+            for o in history.observations
+        ),
+        short_steps=tuple(
+            dataclasses.replace(s, step_s=s.step_s * factor) if s.arm.depth == depth else s
+            for s in history.short_steps
+        ),
+    )
+
+
+def test_an_arm_that_stays_behind_the_forecast_is_suspect_before_it_counts_as_evicted() -> None:
+    history = slowed(started(1, 2), 2, 1.25)
+    (suspect,) = suspect_arms(history)
+    assert (suspect.arm, suspect.witness) == (arm(2), 1)
+    assert suspect.share == pytest.approx(1 / 1.25, abs=0.05)
+    said = f"m@2: residency is suspect, whatever the log says: it reached {suspect.share:.2f} of "
+    assert str(suspect).startswith(said)
+    assert str(suspect).endswith("what the starts up to depth 1 forecast (below 0.90)")
+    assert slow_arms(history) == ()
+    assert choose(history).evidence[-1] == str(suspect)
+
+
+def test_what_is_as_fast_as_forecast_or_evicted_or_on_a_host_is_no_suspect() -> None:
+    assert suspect_arms(started(0, 1, 2)) == ()
+    assert suspect_arms(slowed(started(1, 2), 2, 1.04)) == ()
+    assert suspect_arms(slowed(started(1, 2), 2, 2.0)) == (), "that one does not fit"
+    assert suspect_arms(slowed(started(2), 2, 1.25)) == (), "nothing forecasts it"
+    uncertain = slowed(started(1, 2, short=0), 2, 1.25)
+    assert suspect_arms(uncertain) == (), "without short steps a row may cost that much"
+    host = dataclasses.replace(CARD, residency=Host())
+    assert suspect_arms(slowed(started(1, 2, machine=host), 2, 1.25)) == ()
+    bad = dataclasses.replace(CARD, accepted=(186, 20, 5))
+    assert suspect_arms(started(1, 2, machine=bad)) == (), "the second token is seldom kept"

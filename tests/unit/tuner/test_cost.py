@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from tuner.cost import CostFit, RowCost, StepPoint, fit_cost, implied_row_cost
+from tuner.cost import CostFit, RowCost, StepPoint, fit_cost
 from tuner.types import Unknown
 
 MLX_SERVE = ((1, 25.41), (2, 31.18), (3, 35.70), (4, 41.33), (6, 53.58))
@@ -61,10 +61,6 @@ def test_without_two_depths_the_row_cost_is_unknown(pairs: tuple[tuple[int, floa
 
 def test_a_line_through_a_negative_start_is_refused() -> None:
     assert isinstance(fit_cost(points((1, 1.0), (2, 3.0))), Unknown)
-
-
-def test_a_speed_equal_to_the_tokens_per_step_costs_nothing() -> None:
-    assert implied_row_cost(10.0, (0.5,), 15.0) == 0.0
 
 
 @pytest.mark.parametrize(

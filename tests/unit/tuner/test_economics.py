@@ -8,11 +8,9 @@ from typing import Any, Final
 
 import pytest
 
+from tests.unit.tuner.study_000 import RAW_TPS, RESIDENT, ROW_COST
 from tuner.acceptance import PositionCounts, steps_from_timings, true_tokens_per_step
 from tuner.cost import (
-    ROW_COST_STUDY_000,
-    STUDY_000_RAW_TPS,
-    STUDY_000_RESIDENT,
     CostFit,
     RowCost,
     StepPoint,
@@ -52,12 +50,12 @@ def test_25_percent_per_row_is_contradicted_by_the_studys_own_cells(
     With the printed 25 % every resident cell should be faster by a fifth than it was
     measured; with the 0.41 that the cells imply they are met within 2 %.
     """
-    (cell,) = [c for c in STUDY_000_RESIDENT if c.name == name]
-    speeds = {0: STUDY_000_RAW_TPS, 2: cell.tps}
+    (cell,) = [c for c in RESIDENT if c.name == name]
+    speeds = {0: RAW_TPS, 2: cell.tps}
     _, printed = rows(counted(*cell.alphas), PRINTED, measured_tps=speeds)
     assert printed.misfit == pytest.approx(misfit, abs=1e-3)
     assert printed.explained is False
-    fitted = RowCost(c=ROW_COST_STUDY_000, sd=0.01, source="the three resident cells")
+    fitted = RowCost(c=ROW_COST, sd=0.01, source="the three resident cells")
     _, own = rows(counted(*cell.alphas), fitted, measured_tps=speeds)
     assert own.misfit == pytest.approx(0.0, abs=0.02)
     assert own.explained is True

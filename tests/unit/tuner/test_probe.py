@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.tuner.machine import arm
+from tests.unit.tuner.study_000 import RAW_TPS
 from tuner.acceptance import PositionCounts, expected_tokens
-from tuner.cost import STUDY_000_RAW_TPS
 from tuner.probe import probe_decision
 from tuner.summary import ArmSummary
 from tuner.types import Act, Arm, Evicted, Interval, Residency, Resident, Spilled, Unknown
 
 STEPS = 10_000
 ROW_COST = 0.41
-BASE_S = 1 / STUDY_000_RAW_TPS
+BASE_S = 1 / RAW_TPS
 
 
 def row(

@@ -16,6 +16,7 @@ from tuner.step_cost import (
     LackOfFit,
     StepCost,
     StepTime,
+    context_cost,
     fit_steps,
     short_step_costs,
 )
@@ -273,3 +274,50 @@ def test_least_squares_agrees_with_a_case_worked_by_hand() -> None:
     value, error = fit.combined((1, 2))
     assert value == pytest.approx(25 / 6)
     assert error == pytest.approx((1 / 6 * (5 / 6 - 2 + 2)) ** 0.5)
+
+
+def filled(share: float, *, start: str = "1", sd: float = 0.002, seed: int = 3) -> list[ShortStep]:
+    """Short steps of one start at depth 2; 1000 tokens cost ``share`` of a plain step."""
+    rng = random.Random(seed)  # noqa: S311 - noise of a simulation
+    return [
+        ShortStep(
+            arm=arm(2),
+            start_id=start,
+            fingerprint="f",
+            rows=rows,
+            step_s=PLAIN
+            * (1 + share * context / 1000 + 0.4 * rows + (0.3 if rows else 0.0))
+            * (1 + rng.gauss(0, sd)),
+            context_tokens=context,
+        )
+        for turn in range(24)
+        for rows in (0, 1, 2)
+        for context in (100 + 120 * turn + 4 * rows,)
+    ]
+
+
+def test_the_fill_of_the_context_has_a_price_where_the_steps_show_it() -> None:
+    cost = context_cost(filled(0.008))
+    assert isinstance(cost, Interval)
+    assert cost.low < 0.008 < cost.high
+    assert cost.high - cost.low < 0.004
+
+
+def test_no_price_is_told_that_the_steps_do_not_show() -> None:
+    nothing = Unknown("no start shows what the fill of the context costs")
+    assert context_cost([]) == nothing
+    assert context_cost(filled(0.0)) == nothing
+    assert context_cost(filled(-0.02)) == nothing
+    assert context_cost(filled(0.008, sd=0.1)) == nothing
+    assert context_cost(filled(0.008)[:3]) == nothing, "as many parameters as steps"
+    assert context_cost(shorts(2, (0, 1.0), (1, 1.4), (2, 1.8))) == nothing, "one fill"
+    twisted = [
+        replace(s, step_s=s.step_s * (1 + 1e-4 * s.rows * s.context_tokens)) for s in filled(0.008)
+    ]
+    assert context_cost(twisted) == nothing, "a row costs more at a fuller context"
+
+
+def test_of_several_starts_the_one_that_tells_it_best_counts() -> None:
+    sharp, blunt = filled(0.008), filled(0.03, start="2", sd=0.02, seed=5)
+    assert context_cost([*blunt, *sharp]) == context_cost(sharp) != context_cost(blunt)
+    assert context_cost([*sharp, *blunt][::-1]) == context_cost(sharp[::-1])

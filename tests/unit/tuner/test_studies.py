@@ -7,13 +7,8 @@ import dataclasses
 import pytest
 
 from tests.unit.tuner.machine import arm
+from tests.unit.tuner.study_000 import RAW_TPS, RESIDENT, ROW_COST, implied_row_cost
 from tuner.acceptance import expected_tokens
-from tuner.cost import (
-    ROW_COST_STUDY_000,
-    STUDY_000_RAW_TPS,
-    STUDY_000_RESIDENT,
-    implied_row_cost,
-)
 from tuner.design import Elimination, History, ModelBased, Stop, Sweep, WorkloadPlan
 from tuner.memory import QWEN35_27B, feasible, rs_mib
 from tuner.select import choose_depth, summarise
@@ -64,28 +59,28 @@ def points(*alphas: float) -> list[Interval]:
 
 def test_the_row_cost_follows_from_the_resident_cells_of_study_000() -> None:
     """ "The measurement matrix", 3.6 B2, 3.8 base B2, 3.8 Uncensored B2."""
-    each = [implied_row_cost(STUDY_000_RAW_TPS, c.alphas, c.tps) for c in STUDY_000_RESIDENT]
+    each = [implied_row_cost(RAW_TPS, c.alphas, c.tps) for c in RESIDENT]
     assert each == pytest.approx([0.4055, 0.4216, 0.4071], abs=1e-4)
-    assert pytest.approx(0.4114, abs=1e-4) == ROW_COST_STUDY_000
+    assert pytest.approx(0.4114, abs=1e-4) == ROW_COST
 
 
 def test_two_resident_cells_predict_the_third_within_2_percent() -> None:
-    for left_out in STUDY_000_RESIDENT:
-        others = [c for c in STUDY_000_RESIDENT if c is not left_out]
-        c = sum(implied_row_cost(STUDY_000_RAW_TPS, o.alphas, o.tps) for o in others) / 2
-        predicted = predict_tps(left_out.alphas, 1 / STUDY_000_RAW_TPS, c)
+    for left_out in RESIDENT:
+        others = [c for c in RESIDENT if c is not left_out]
+        c = sum(implied_row_cost(RAW_TPS, o.alphas, o.tps) for o in others) / 2
+        predicted = predict_tps(left_out.alphas, 1 / RAW_TPS, c)
         assert predicted == pytest.approx(left_out.tps, rel=0.02)
 
 
 def test_the_25_percent_that_study_000_prints_misses_its_own_cells_by_a_fifth() -> None:
-    for cell in STUDY_000_RESIDENT:
-        assert predict_tps(cell.alphas, 1 / STUDY_000_RAW_TPS, 0.25) > 1.19 * cell.tps
+    for cell in RESIDENT:
+        assert predict_tps(cell.alphas, 1 / RAW_TPS, 0.25) > 1.19 * cell.tps
 
 
 def test_the_cells_above_the_residency_threshold_fall_short_of_the_forecast() -> None:
     """ "The measurement matrix": 3.8 base Q4_0 (38.0) lies 16 % under, i1-Q4_0 (42.0) 7 %."""
     base, imatrix = (
-        measured_over_forecast(tps, predict_tps(a, 1 / STUDY_000_RAW_TPS, ROW_COST_STUDY_000))
+        measured_over_forecast(tps, predict_tps(a, 1 / RAW_TPS, ROW_COST))
         for tps, a in ((38.0, (0.881, 0.761)), (42.0, (0.886, 0.736)))
     )
     assert base == pytest.approx(0.838, abs=1e-3)
@@ -93,7 +88,7 @@ def test_the_cells_above_the_residency_threshold_fall_short_of_the_forecast() ->
 
 
 def test_depth_3_of_the_38_head_is_bounded_below_depth_2_but_that_of_the_36_head_is_not() -> None:
-    raw = 1 / STUDY_000_RAW_TPS
+    raw = 1 / RAW_TPS
     assert monotone_bound_tps((0.93, 0.74), raw, 0.41, 3) < predict_tps((0.93, 0.74), raw, 0.41)
     assert monotone_bound_tps((0.961, 0.885), raw, 0.41, 3) > predict_tps((0.961, 0.885), raw, 0.41)
 
@@ -102,7 +97,7 @@ def test_the_forecast_for_the_study_card_is_a_ratio_to_depth_0() -> None:
     """E / (1 + 0.41 k) of (.93, .74, .74): 1, 1.369, 1.439, 1.402 (TUNER 3.3 over 32.4)."""
     ratios = forecast_ratios(points(0.93, 0.74, 0.74), 0.41)
     assert [r.depth for r in ratios] == [0, 1, 2, 3]
-    assert [r.ratio.mid * STUDY_000_RAW_TPS for r in ratios] == pytest.approx(
+    assert [r.ratio.mid * RAW_TPS for r in ratios] == pytest.approx(
         [32.4, 44.35, 46.61, 45.44], abs=0.01
     )
     assert str(ratios[2]) == "depth 2: 1.44x depth 0 (forecast)"

@@ -10,7 +10,6 @@ from tuner.types import (
     Drafter,
     Evicted,
     Host,
-    Interval,
     Resident,
     ShortStep,
     Spilled,
@@ -41,14 +40,6 @@ def test_only_resident_and_host_pass() -> None:
     assert [passes(r) for r in (Resident(), Host())] == [True, True]
     failing = (Evicted(layers=1), Spilled(None), Unknown("no log"))
     assert [passes(r) for r in failing] == [False, False, False]
-
-
-def test_intervals_that_touch_overlap() -> None:
-    low, high = Interval(low=0.1, mid=0.2, high=0.3), Interval(low=0.3, mid=0.4, high=0.5)
-    apart = Interval(low=0.31, mid=0.4, high=0.5)
-    assert low.overlaps(high)
-    assert not low.overlaps(apart)
-    assert not apart.overlaps(low)
 
 
 @pytest.mark.parametrize(
