@@ -99,7 +99,8 @@ async def upstream(path: Path, script: Script) -> AsyncIterator[Upstream]:
     finally:
         server.close()
         for talk in made.seen:
-            talk.kill()
+            if not talk.writer.is_closing() or talk.writer.transport.get_write_buffer_size():
+                talk.kill()
 
 
 def stream(*chunks: bytes, headers: dict[str, str] | None = None) -> Script:

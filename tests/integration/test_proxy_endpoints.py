@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import io
 import json
 import tempfile
 from contextlib import asynccontextmanager
@@ -261,6 +262,22 @@ async def test_a_client_that_leaves_in_the_middle_of_a_form_frees_the_engine() -
             await until(lambda: s.finished)
         assert s.finished[0].outcome == "client_gone"
         assert s.bench.board.queue().in_flight == 0
+
+
+async def test_a_form_is_sent_once_more_only_while_it_can_be_sent_from_its_beginning() -> None:
+    whole = part("model", b"a") + part("file", b"a" * 10) + END
+    huge = part("model", b"a") + part("file", b"a" * 900_000) + END
+
+    async def dying(talk: Conversation) -> None:
+        talk.kill()
+
+    async with stage(dying) as s:
+        for raw, tries in ((whole, 2), (huge, 1)):
+            s.engine.seen.clear()
+            body = io.BytesIO(raw)
+            async with s.session.post(s.url(TRANSCRIBE), data=body, headers=KIND) as response:
+                assert response.status == 502
+            assert len(s.engine.seen) == tries
 
 
 async def test_an_engine_that_refuses_a_form_is_heard() -> None:

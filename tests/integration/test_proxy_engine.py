@@ -187,6 +187,25 @@ async def test_a_client_that_leaves_ends_the_generation_within_a_second() -> Non
                 await anyio.sleep(0.01)
 
 
+async def test_two_hundred_clients_that_leave_free_the_slot_within_a_second_each() -> None:
+    async with house(realtime=True, tps0=200.0) as h:
+        body = json.dumps({"model": "a", "prompt": "x", "n_predict": 5000, "stream": True})
+        slowest = 0.0
+        for _ in range(200):
+            wire = await h.front.connect(body.encode(), "/completion")
+            await wire.until(b"data: ")
+            running = h.board._engines.ready(HOST)
+            assert running is not None
+            wire.leave()
+            left = anyio.current_time()
+            with anyio.fail_after(1):
+                while await busy(running.client):
+                    await anyio.lowlevel.checkpoint()
+            slowest = max(slowest, anyio.current_time() - left)
+        assert slowest < 1
+        assert {event.outcome for event in h.front.finished} == {"client_gone"}
+
+
 async def busy(client: EngineClient) -> bool:
     return any(slot["is_processing"] for slot in await client.slots() if isinstance(slot, dict))
 
