@@ -29,6 +29,9 @@ _CHOICE = (
     "the highest mean wins; an arm that needs less memory is preferred where the chance that"
     " it gives away more than 2 % is small"
 )
+_OFFLOAD = (
+    "; an arm with layers on the CPU is accepted where it is proven to beat those in device memory"
+)
 _ORDERED = "an operator or the configuration named this arm"
 _POOL = "the rules R0 to R5 for models, named in the sentence"
 _PROBE = "a probe chooses nothing; a depth pays if the 95 % interval of its gain is above 0"
@@ -129,7 +132,9 @@ def _rule(
         return _PROBE
     if not measurements and isinstance(inputs, Absent):
         return _ORDERED
-    return _RULES.get(decision.act, _CHOICE)
+    rule = _RULES.get(decision.act, _CHOICE)
+    accepts = isinstance(inputs, DepthInputs) and inputs.accept_offload
+    return rule + _OFFLOAD if accepts else rule
 
 
 def _replay(

@@ -273,6 +273,10 @@ def test_a_search_that_would_ask_otherwise_today_says_so() -> None:
 def test_the_rule_is_named() -> None:
     inputs = inputs_of()
     assert explained(inputs).rule.startswith("the highest mean wins")
+    accepting = explained(inputs_of(accept_offload=True)).rule
+    assert accepting.startswith(
+        explained(inputs).rule + "; an arm with layers on the CPU is accepted"
+    )
     kept = inputs_of(incumbent=arm(2))
     assert decide(kept).act is Act.KEEP
     assert explained(kept).rule.startswith("the incumbent stays")
