@@ -31,6 +31,7 @@ def overlay(
     for name, below in value.items():
         here, place = (*at, name), (*key, name)
         if isinstance(below, dict) and below:
+            into.lines[here], into.keys[here] = lines.get(place, 1), place
             overlay(below, here, place, lines, into)
             continue
         into.put(here, below, line=lines.get(place, 1), key=place)

@@ -13,13 +13,28 @@ from typing import TYPE_CHECKING, TypeGuard
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Fault", "Import", "Kind", "Path", "Remark", "Tree", "as_table", "is_whole"]
+__all__ = [
+    "MAX_MESSAGE",
+    "Fault",
+    "Import",
+    "Kind",
+    "Path",
+    "Remark",
+    "Tree",
+    "as_table",
+    "is_whole",
+    "shortened",
+]
 
 Path = tuple[str | int, ...]
 """Keys and array indices from the top of a document to a value."""
 
 Tree = dict[str, object]
 """A table of values as tomli gives it."""
+
+
+MAX_MESSAGE = 300
+"""Characters of a message."""
 
 
 class Kind(enum.StrEnum):
@@ -108,16 +123,23 @@ class Import:
 
     def remark(self, kind: Kind, line: int, key: Path, message: str) -> None:
         """Tell something."""
-        self.remarks.append(Remark(kind=kind, line=line, key=key, message=message))
+        self.remarks.append(Remark(kind=kind, line=line, key=key, message=shortened(message)))
 
     def fault(self, line: int, key: Path, message: str) -> None:
-        """Refuse the file."""
-        self.faults.append(Fault(line=line, key=key, message=message))
+        """Refuse the file; the same fault counts once."""
+        fault = Fault(line=line, key=key, message=shortened(message))
+        if fault not in self.faults:
+            self.faults.append(fault)
 
     def remarks_of(self, file: str) -> tuple[Remark, ...]:
         """The remarks with the file's name, each once, by line."""
         named = dict.fromkeys(replace(one, file=file) for one in self.remarks)
         return tuple(sorted(named, key=lambda one: one.line))
+
+
+def shortened(message: str) -> str:
+    """A message of at most ``MAX_MESSAGE`` characters: the file may hold one long word."""
+    return message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE - 3]}..."
 
 
 def as_table(value: object) -> Mapping[str, object]:

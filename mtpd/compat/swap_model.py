@@ -75,6 +75,7 @@ class _Model:
         self.into = shared.into
         self.at: Path = ("models", name)
         self.macros = self.all_macros()
+        self.metadata: dict[str, object] = {}
 
     def line(self, *below: str | int) -> int:
         lines = self.shared.document.lines
@@ -90,6 +91,7 @@ class _Model:
         before = len(self.into.faults)
         command = self.command()
         self.keys_without_effect()
+        self.filters_and_metadata()
         if len(self.into.faults) > before or command is None:
             return
         self.profile(command)
@@ -166,16 +168,23 @@ class _Model:
                     self.tell(*MODEL_KEYS[key], key)
             elif key not in _TRANSLATED:
                 self.tell(Kind.NOT_HONOURED, "this key is not known", key)
+        for key in ("name", "description"):
+            self.text(key)
+        self.text("cmdStop", keep=("PID",))
         self.proxy()
         self.ttl()
         check = self.text("checkEndpoint", "/health")
         if check not in {"", "/health"}:
             self.tell(Kind.NOTE, "mtpd asks /health and for a first token", "checkEndpoint")
+
+    def filters_and_metadata(self) -> None:
         for key, value in as_table(self.table.get("filters")).items():
             if not is_empty(value):
+                self.expand(value, "filters", key)
                 message = "a request is relayed as it came"
                 self.tell(Kind.NOT_HONOURED, message, "filters", key)
         for key, value in as_table(self.table.get("metadata")).items():
+            self.metadata[key] = self.expand(value, "metadata", key)
             if key != "mtpd" and not is_empty(value):
                 message = "is not shown in /v1/models yet"
                 self.tell(Kind.NOT_HONOURED, message, "metadata", key)
@@ -204,8 +213,8 @@ class _Model:
             self.tell(Kind.NOT_HONOURED, "an idle engine is not unloaded yet", "ttl")
 
     def profile(self, command: commands.Command) -> None:
-        own = as_table(self.table.get("metadata")).get("mtpd")
-        own = {} if own is None else self.expand(own, "metadata", "mtpd")
+        own = self.metadata.get("mtpd")
+        own = {} if own is None else own
         if not isinstance(own, dict):
             self.fault("must be a table of settings of a model profile", "metadata", "mtpd")
             return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from mtpd.compat.remarks import Fault, Path
+from mtpd.compat.remarks import Fault, Path, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,7 +63,7 @@ class _Place:
 class _FaultFound(Exception):  # noqa: N818 - a signal inside this module, not an error
     def __init__(self, place: _Place, message: str) -> None:
         super().__init__(message)
-        self.fault = Fault(line=place.line, column=place.column, message=message)
+        self.fault = Fault(line=place.line, column=place.column, message=shortened(message))
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ def read(text: str, *, substitute: Callable[[str], str] = str) -> Document | Fau
         return _FaultFound(place, f"not YAML: {what}").fault
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # PyYAML passes on what the standard library thinks of an escape or a directive.
-        return Fault(line=loader.line + 1, message=f"not YAML: {error}")
+        return Fault(line=loader.line + 1, message=shortened(f"not YAML: {error}"))
 
 
 class _Composer:
@@ -155,7 +155,7 @@ class _Composer:
                 self.begin(event, place)
                 return self.anchored(event, self.table(place, depth))
             case _:
-                raise _FaultFound(place, "a value is missing")
+                raise TypeError(event)
 
     def alias(self, event: yaml.AliasEvent, place: _Place) -> _Node:
         if event.anchor not in self.anchors:

@@ -1,0 +1,228 @@
+"""``mtpd import``, and the other commands on a file of another program."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from mtpd.cli.config_commands import check, config
+from mtpd.cli.import_command import import_
+from mtpd.cli.mtpd import cli
+from mtpd.config.data import bundled_model
+from mtpd.config.load import load
+from mtpd.errors import EXIT_CONFIG, EXIT_USAGE, ConfigError, MtpdError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import click
+    from click.testing import Result
+
+SWAP = """\
+models:
+  small:
+    cmd: bin/llama-server --port ${PORT} -m models/tiny.gguf -c 1024 -np 1
+    aliases: [org/small]
+    metadata: {mtpd: {drafter: {kind: mtp, max_depth: 3}}}
+  draft:
+    cmd: bin/llama-server --port ${PORT} -m ${env.HOME}/x.gguf -md d.gguf -c 512 -np 1 --draft 2
+    ttl: 60
+mtpd:
+  pools: {both: {members: [small, draft]}}
+  server: {control_socket: run/c.sock}
+"""
+PRESET = "[m]\nmodel = tiny.gguf\nctx-size = 1024\nparallel = 1\ntemp = 1\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/u")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    (tmp_path / "config.yaml").write_text(SWAP)
+    (tmp_path / "preset.ini").write_text(PRESET)
+    return tmp_path
+
+
+def run(command: click.Command, *args: str) -> Result:
+    return CliRunner().invoke(command, args)
+
+
+def test_an_import_writes_the_files_and_lists_the_rest(folder: Path) -> None:
+    result = run(import_, "config.yaml", "--out", "made")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "wrote made/mtpd.toml",
+        "wrote made/profiles/models/draft.toml",
+        "wrote made/profiles/models/small.toml",
+        "port 5800 was draft's; mtpd reaches the engine on a private socket",
+        "port 5801 was small's; mtpd reaches the engine on a private socket",
+        "listens on 127.0.0.1:8080",
+    ]
+    assert (
+        "config.yaml:8: models.draft.ttl: not honoured: an idle engine is not unloaded yet\n"
+        in (result.stderr)
+    )
+    profile = (folder / "made/profiles/models/small.toml").read_text()
+    assert profile.startswith("# Imported from config.yaml, line 2.\n")
+
+
+def test_what_was_imported_loads_as_the_same_configuration(folder: Path) -> None:
+    assert run(import_, "config.yaml", "--out", "made").exit_code == 0
+    direct = load(folder / "config.yaml", environment={"HOME": "/home/u"})
+    made = load(folder / "made" / "mtpd.toml")
+    assert made.profiles == direct.profiles
+    assert made.pools == direct.pools
+    assert (made.server, made.engine) == (direct.server, direct.engine)
+    assert made.profiles["small"].model == str(folder / "models/tiny.gguf")
+    assert made.profiles["draft"].drafter.model == str(folder / "d.gguf")
+    assert made.engine.binary == str(folder / "bin/llama-server")
+    assert made.server.control_socket == str(folder / "run/c.sock")
+    assert made.remarks == ()
+
+
+def test_nothing_is_written_over_without_force(folder: Path) -> None:
+    (folder / "mtpd.toml").write_text("mine")
+    result = run(import_, "config.yaml")
+    assert isinstance(result.exception, MtpdError)
+    assert str(result.exception) == "mtpd.toml is already there"
+    assert (folder / "mtpd.toml").read_text() == "mine"
+    assert not (folder / "profiles").exists()
+    assert run(import_, "config.yaml", "--force").exit_code == 0
+    assert (folder / "mtpd.toml").read_text() != "mine"
+
+
+def test_a_directory_that_cannot_be_written(folder: Path) -> None:
+    (folder / "file").write_text("")
+    result = run(import_, "config.yaml", "--out", "file/below")
+    assert isinstance(result.exception, MtpdError)
+    assert "cannot be written: Not a directory" in str(result.exception)
+
+
+def test_strict_refuses_and_writes_nothing(folder: Path) -> None:
+    result = run(import_, "config.yaml", "--strict")
+    assert isinstance(result.exception, ConfigError)
+    assert result.exception.exit_code == EXIT_CONFIG
+    assert result.exception.problems == (
+        "config.yaml:8: models.draft.ttl: not honoured: an idle engine is not unloaded yet",
+    )
+    assert not (folder / "mtpd.toml").exists()
+
+
+def test_strict_takes_a_file_of_which_nothing_is_lost(folder: Path) -> None:
+    (folder / "config.yaml").write_text(SWAP.replace("    ttl: 60\n", ""))
+    assert run(import_, "config.yaml", "--strict").exit_code == 0
+
+
+def test_the_report_as_json(folder: Path) -> None:
+    told = json.loads(run(import_, "config.yaml", "--json").stdout)
+    assert told["ok"] is True
+    assert told["written"][0] == "mtpd.toml"
+    assert told["listen"] == "127.0.0.1:8080"
+    assert told["models"] == {"draft": "draft", "small": "small"}
+    assert told["ports"] == {"draft": 5800, "small": 5801}
+    assert {
+        "kind": "not honoured",
+        "file": "config.yaml",
+        "line": 8,
+        "key": "models.draft.ttl",
+        "message": "an idle engine is not unloaded yet",
+    } in told["remarks"]
+
+
+def test_problems_as_json(folder: Path) -> None:
+    (folder / "config.yaml").write_text("models: {a: 3}\n")
+    result = run(import_, "config.yaml", "--json")
+    assert result.exit_code == EXIT_CONFIG
+    assert json.loads(result.stdout) == {
+        "ok": False,
+        "problems": ["config.yaml:1: models.a: must be a table"],
+    }
+    result = run(import_, "config.yaml")
+    assert isinstance(result.exception, ConfigError)
+
+
+def test_another_kind_of_file_is_a_mistake_in_the_command(folder: Path) -> None:
+    assert run(import_, "mtpd.toml").exit_code == EXIT_USAGE
+
+
+def test_a_preset_file_is_imported(folder: Path) -> None:
+    result = run(import_, "preset.ini", "--out", "made")
+    assert result.exit_code == 0, result.output
+    assert load(folder / "made/mtpd.toml").profiles["m"].model == str(folder / "tiny.gguf")
+    assert "preset.ini:5: m.temp: not honoured: " in result.stderr
+
+
+def test_check_tells_all_problems_of_a_foreign_file(folder: Path) -> None:
+    (folder / "config.yaml").write_text(
+        "models:\n  m:\n    cmd: llama-server --port ${PORT} -m /m -c 16\n    ttl: -5\n"
+        "  n:\n    cmd: llama-server --port ${PORT} -m /n -ctk q9 -ctv q9\n"
+        "    metadata: {mtpd: {contxt: 1, drafter: {kind: mtp}}}\n"
+        "mtpd: {server: {listn: 1}}\nbogus: 1\n"
+    )
+    result = run(check, "--config", "config.yaml")
+    assert isinstance(result.exception, ConfigError)
+    assert result.exception.problems == (
+        "config.yaml:4: models.m.ttl: must be a whole number of at least -1, not -5",
+        (
+            "config.yaml:6: models.n.cmd.-ctk: must be 'f32', 'f16', 'bf16', 'q8_0', 'q4_0',"
+            " 'q4_1', 'iq4_nl', 'q5_0' or 'q5_1', not 'q9'"
+        ),
+        ("config.yaml:7: models.n.metadata.mtpd.contxt: unknown key; did you mean 'context'?"),
+        (
+            "config.yaml:7: models.n.metadata.mtpd.drafter.max_depth: must be at least 1 where"
+            " kind is 'mtp'"
+        ),
+        "config.yaml:8: mtpd.server.listn: unknown key; did you mean 'listen'?",
+    )
+
+
+def test_a_value_out_of_range_is_told_at_its_flag(folder: Path) -> None:
+    (folder / "preset.ini").write_text("[m]\nmodel = /m\nc = 16\n")
+    result = run(check, "--config", "preset.ini")
+    assert isinstance(result.exception, ConfigError)
+    assert result.exception.problems == (
+        "preset.ini:3: m.c: must be greater than or equal to 256, not 16",
+    )
+
+
+def test_check_lists_what_is_not_honoured(folder: Path) -> None:
+    (folder / "models").mkdir()
+    shutil.copy(bundled_model("tiny-chained.gguf"), folder / "models/tiny.gguf")
+    text = SWAP.partition("  draft:")[0] + "    ttl: 5\nmtpd: {engine: {binary: embedded}}\n"
+    (folder / "config.yaml").write_text(text)
+    result = run(check, "--config", "config.yaml")
+    assert result.exit_code == 0, result.output
+    assert "config.yaml:6: models.small.ttl: not honoured: " in result.stderr
+    told = json.loads(run(check, "--config", "config.yaml", "--json").stdout)
+    assert any(" models.small.ttl: not honoured: " in one for one in told["remarks"])
+    strict = run(check, "--config", "config.yaml", "--strict")
+    assert isinstance(strict.exception, ConfigError)
+
+
+def test_serve_refuses_under_strict(folder: Path) -> None:
+    result = run(cli, "serve", "--config", "config.yaml", "--strict")
+    assert isinstance(result.exception, ConfigError)
+    assert "models.draft.ttl: not honoured" in str(result.exception)
+
+
+def test_config_show_tells_the_line_in_the_foreign_file(folder: Path) -> None:
+    result = run(config, "show", "--config", "config.yaml", "--origin")
+    assert result.exit_code == 0, result.output
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "models.small.context = 1024 # config.yaml:3" in lines
+    assert "models.small.drafter.max_depth = 3 # config.yaml:5" in lines
+
+
+def test_a_shipped_profile_of_the_same_name_adds_nothing(folder: Path) -> None:
+    cmd = "llama-server --port ${PORT} -m /m.gguf"
+    (folder / "config.yaml").write_text(f"models: {{qwen3.6-27b-b2: {{cmd: '{cmd}'}}}}\n")
+    profile = load(folder / "config.yaml").profiles["qwen3.6-27b-b2"]
+    assert profile.model == "/m.gguf"
+    assert profile.quality is None
+    assert profile.kv_type == "f16"
+    assert profile.drafter.max_depth == 0
