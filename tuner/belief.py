@@ -72,6 +72,8 @@ class Belief:
         short_steps: Short steps that it rests on.
         contradicted: Short steps left out, because with them the model of a step does not
             describe the times: on a busy machine they say nothing (docs/short_steps.md).
+        scatter: By what the noise of all step times was multiplied, because they contradict
+            each other also without the short ones; 1 where they do not.
     """
 
     log_tps: tuple[float, ...]
@@ -85,6 +87,7 @@ class Belief:
     starts: int
     short_steps: int
     contradicted: int = 0
+    scatter: float = 1.0
 
     def covers(self, arm: Arm, fingerprint: str | None) -> bool:
         """Whether it rests on measurements of this arm under this fingerprint."""
@@ -196,11 +199,7 @@ def believe(
         return texts
     reach = max(s.arm.depth for s in starts)
     reach = max(reach, texts.depth, deepest or 0)
-    steps, contradicted = step_times(starts, reach, row_cost), 0
-    if steps.strain > 1 and _short_steps(starts):
-        contradicted = _short_steps(starts)
-        starts = tuple(replace(one, short=()) for one in starts)
-        steps = step_times(starts, reach, row_cost)
+    timed, steps, scatter = _joined(starts, reach, row_cost)
     weights = {name: 1 / factor for name, factor in steps.workloads}
     known = {name: weights.get(name, 1.0) for name, _ in texts.counts}
     scale = math.log(math.fsum(known.values()) / len(known))
@@ -217,10 +216,30 @@ def believe(
         counted=texts.depth,
         fingerprint=fingerprint,
         arms=frozenset(arm for arm in arms if arm.depth <= texts.depth),
-        starts=len(starts),
-        short_steps=_short_steps(starts),
-        contradicted=contradicted,
+        starts=len(timed),
+        short_steps=_short_steps(timed),
+        contradicted=_short_steps(starts) - _short_steps(timed),
+        scatter=scatter,
     )
+
+
+def _joined(
+    starts: tuple[StartTimes, ...], deepest: int, row_cost: RowCost | None
+) -> tuple[tuple[StartTimes, ...], StepTimes, float]:
+    """Step times, the starts that they rest on, and by what their noise was multiplied.
+
+    Where times contradict each other, the short steps are left out if the steady ones agree
+    without them; otherwise every time is as noisy as the contradiction says (Birge 1932).
+    """
+    steps = step_times(starts, deepest, row_cost)
+    if steps.strain <= 1:
+        return starts, steps, 1.0
+    steady = tuple(replace(one, short=()) for one in starts)
+    alone = step_times(steady, deepest, row_cost)
+    if alone.strain <= 1:
+        return steady, alone, 1.0
+    noisy = [one.noisier(steps.scatter) for one in starts]
+    return starts, step_times(noisy, deepest, row_cost), steps.scatter
 
 
 def _short_steps(starts: Iterable[StartTimes]) -> int:

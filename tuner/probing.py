@@ -110,7 +110,9 @@ def _shown(history: History, deep: Arm) -> Belief | None:
     if max(found.values(), default=0) < ENOUGH_STEPS:
         return None
     belief = believe(history, deepest=deep.depth)
-    return None if isinstance(belief, Unknown) or belief.contradicted else belief
+    if isinstance(belief, Unknown) or belief.contradicted or belief.scatter > 1:
+        return None
+    return belief
 
 
 def _verdict(belief: Belief, deep: ArmSummary, subject: str) -> Decision:

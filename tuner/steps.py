@@ -75,7 +75,7 @@ _DRAFTS_ALL: Final = (Drafter.MTP, Drafter.MTP_FILE)
 """Drafters that draft to the full depth before the limit of a reply cuts (TUNER.md 2.3)."""
 
 _FLAT_SD = 10.0
-_ROUNDS = 8
+_ROUNDS = 40
 _SETTLED = 1e-5
 """Movement of every quantity below which the linearisation is right."""
 
@@ -102,6 +102,7 @@ class StepTimes:
         offsets: Per start, in the order given: mean and standard deviation of its offset.
         strain: Chi squared of the fit, readings and assumptions together, over what it exceeds
             by chance once in a thousand; above 1 they contradict each other.
+        scatter: Root of chi squared per time: how much more than their noise the times scatter.
     """
 
     mean: tuple[float, ...]
@@ -111,6 +112,7 @@ class StepTimes:
     workloads: tuple[tuple[str, float], ...]
     offsets: tuple[tuple[float, float], ...]
     strain: float
+    scatter: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ def step_times(
             break
     times = sum(len(one.steady) + len(one.short) for one in starts)
     squares = math.fsum(((r.value - known.of(r.weights)) / r.sd) ** 2 for r in readings)
-    return _result(layout, known, squares / _chi_squared(times))
+    return _result(layout, known, squares, times)
 
 
 def _chi_squared(freedom: int) -> float:
@@ -262,7 +264,7 @@ def _linear(
     return constant, {_LEVEL: 1.0} | slope
 
 
-def _result(layout: _Layout, known: Posterior, strain: float) -> StepTimes:
+def _result(layout: _Layout, known: Posterior, squares: float, count: int) -> StepTimes:
     lines = [_linear(layout, known.mean, depth) for depth in range(layout.deepest + 1)]
     mean = tuple(constant + known.of(weights) for constant, weights in lines)
     covariance = known.covariance([weights for _, weights in lines])
@@ -282,5 +284,6 @@ def _result(layout: _Layout, known: Posterior, strain: float) -> StepTimes:
             (name, math.exp(known.mean[layout.workload(name)])) for name in layout.workloads
         ),
         offsets=tuple((known.mean[i], known.sd({i: 1.0})) for i in offsets),
-        strain=strain,
+        strain=squares / _chi_squared(count),
+        scatter=math.sqrt(squares / count),
     )

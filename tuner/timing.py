@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from tuner.acceptance import TRUSTED_FULL_DRAFTS
@@ -73,6 +73,14 @@ class StartTimes:
     steady: tuple[tuple[str, LogTime], ...]
     short: tuple[tuple[int, LogTime], ...] = ()
     host: bool = False
+
+    def noisier(self, factor: float) -> StartTimes:
+        """The same with so many times the noise."""
+        return replace(
+            self,
+            steady=tuple((name, replace(t, sd=t.sd * factor)) for name, t in self.steady),
+            short=tuple((rows, replace(t, sd=t.sd * factor)) for rows, t in self.short),
+        )
 
 
 def main_fingerprint(observations: Iterable[Observation]) -> str | None:

@@ -284,6 +284,11 @@ def belief_of(belief: Belief, rows: Sequence[ArmSummary]) -> list[str]:
     ]
     if cost.high < 0:
         lines.append("no row costs less than nothing: something slowed the shallow steps")
+    if belief.scatter > 1:
+        lines.append(
+            f"the step times scatter {belief.scatter:.1f} times as much as repetitions of a "
+            "prompt do, as on a busy machine: the intervals are wider for it"
+        )
     if belief.contradicted:
         lines.append(
             f"{belief.contradicted} short steps left out: they contradict the steady ones, "

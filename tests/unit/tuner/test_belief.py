@@ -231,12 +231,6 @@ def test_short_steps_that_contradict_the_steady_ones_are_left_out() -> None:
     assert not any("left out" in line for line in choose(started(2)).evidence)
 
 
-def test_steady_times_alone_are_kept_whatever_they_say() -> None:
-    slower = dataclasses.replace(CARD, accepted=(186, 137, 80, 40), draft_share=0.9)
-    history = started(1, 2, machine=slower, short=0)
-    assert known(history).contradicted == 0
-
-
 def slowed(history: History, depth: int, factor: float) -> History:
     """Every step of the starts at a depth takes longer, as where a part of it has spilled."""
     return dataclasses.replace(
@@ -275,3 +269,30 @@ def test_what_is_as_fast_as_forecast_or_evicted_or_on_a_host_is_no_suspect() -> 
     assert suspect_arms(slowed(started(1, 2, machine=host), 2, 1.25)) == ()
     bad = dataclasses.replace(CARD, accepted=(186, 20, 5))
     assert suspect_arms(started(1, 2, machine=bad)) == (), "the second token is seldom kept"
+
+
+def paused() -> History:
+    """Two starts on a machine that others took: once during prose, once during code."""
+    history = started(2, 3)
+    hit = {(2, "prose"), (3, "code")}
+    slow = tuple(
+        dataclasses.replace(
+            o, decode_s=o.decode_s * (2.5 if (o.arm.depth, o.workload) in hit else 1)
+        )
+        for o in history.observations
+    )
+    return dataclasses.replace(history, observations=slow)
+
+
+def test_times_that_contradict_each_other_are_as_noisy_as_they_contradict() -> None:
+    belief, quiet = known(paused()), known(started(2, 3))
+    assert quiet.scatter == 1.0
+    assert belief.scatter > 10
+    assert (belief.short_steps, belief.contradicted) == (168, 0)
+    assert belief.log_ratio(3, 2)[1] > 2 * quiet.log_ratio(3, 2)[1]
+    assert 0 < belief.row_cost().low < belief.row_cost().mid < 1
+    ratio = belief.ratio(3, 2)
+    assert ratio.low < CARD.tps(3) / CARD.tps(2) < ratio.high
+    (said,) = [line for line in choose(paused()).evidence if "scatter" in line]
+    assert said.startswith(f"the step times scatter {belief.scatter:.1f} times as much as rep")
+    assert not any("scatter" in line for line in choose(started(2, 3)).evidence)
