@@ -39,6 +39,7 @@ _NOTES = (
     "residency is suspect",
     " was not compared: ",
     " short steps left out: ",
+    "the step times scatter ",
 )
 """What the evidence says beside the numbers that are shown anyhow."""
 _EVIDENCE = 2

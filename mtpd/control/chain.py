@@ -187,6 +187,7 @@ def _cost(belief: Belief, story: ModelStory) -> CostView | None:
     if not belief.deepest:
         return None
     known, fill = story.row_cost, context_cost(story.history.short_steps)
+    doubtful = belief.scatter > 1 or belief.contradicted > 0
     depths = len({arm.depth for arm in belief.arms})
     if belief.short_steps:
         source = f"{belief.short_steps} single steps within {_count(belief.starts, 'start')}"
@@ -203,7 +204,7 @@ def _cost(belief: Belief, story: ModelStory) -> CostView | None:
     return CostView(
         row_cost=IntervalView.of(belief.row_cost()),
         source=source,
-        context_cost=None if isinstance(fill, Unknown) else IntervalView.of(fill),
+        context_cost=None if doubtful or isinstance(fill, Unknown) else IntervalView.of(fill),
     )
 
 

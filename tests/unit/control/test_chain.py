@@ -326,3 +326,26 @@ def test_an_old_row_shows_what_its_cells_say_and_what_was_not_recorded_then() ->
 
 def test_the_whole_view_is_plain_json() -> None:
     assert isinstance(encode(explained(inputs_of())), dict)
+
+
+def test_times_that_contradict_each_other_tell_no_cost_of_the_context() -> None:
+    inputs = inputs_of(deepest=None)
+    odd = tuple(
+        replace(
+            one,
+            context_tokens=100 * number,
+            step_s=(one.step_s + 0.001 * number / STUDY.raw_tps) * (1.0 if one.rows else 4.0),
+        )
+        for number, one in enumerate(inputs.history.short_steps)
+    )
+    (model,) = explained(replace(inputs, history=replace(inputs.history, short_steps=odd))).models
+    assert model.cost is not None
+    assert model.cost.context_cost is None
+    assert model.cost.source == "the step times of 2 depths"
+
+
+@pytest.mark.parametrize(("most", "said"), [(1, "within 1 start"), (2, "within 2 starts")])
+def test_the_row_cost_says_from_how_many_starts_it_is(most: int, said: str) -> None:
+    (model,) = explained(inputs_of(deepest=None, budget=Budget(max_restarts=most))).models
+    assert model.cost is not None
+    assert model.cost.source.split(",")[0].endswith(said)

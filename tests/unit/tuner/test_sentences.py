@@ -7,7 +7,8 @@ import dataclasses
 from tests.unit.tuner.machine import Machine, arm
 from tests.unit.tuner.test_belief import started
 from tuner.plan import History
-from tuner.select import choose
+from tuner.select import choose, choose_depth
+from tuner.summary import summarise
 
 
 def test_what_was_measured_and_does_not_fit_is_not_called_unmeasured() -> None:
@@ -29,3 +30,14 @@ def test_a_row_that_costs_less_than_nothing_is_doubted() -> None:
     assert said not in choose(started(0, 2)).evidence
     dear = dataclasses.replace(Machine(), row_cost=0.0)
     assert said not in choose(History(observations=dear.sweep(0, 1, 2))).evidence
+
+
+def test_a_slow_arm_bars_the_deeper_ones_and_no_other_of_its_depth() -> None:
+    sure = dataclasses.replace(arm(2), p_min=0.5)
+    told = Machine().sweep(1, 2, 3)
+    other = [dataclasses.replace(o, arm=sure) for o in told if o.arm == arm(2)]
+    decision = choose_depth(summarise([*told, *other]), slow={arm(2): "does not fit (slow)"})
+    assert decision.arm == sure
+    assert decision.reason.endswith(
+        "depth 2 does not fit (slow) and depth 3 does not fit (depth 2 already does not)"
+    )
