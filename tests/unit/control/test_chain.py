@@ -330,18 +330,24 @@ def test_the_whole_view_is_plain_json() -> None:
 
 def test_times_that_contradict_each_other_tell_no_cost_of_the_context() -> None:
     inputs = inputs_of(deepest=None)
-    odd = tuple(
+    filled = tuple(
         replace(
-            one,
-            context_tokens=100 * number,
-            step_s=(one.step_s + 0.001 * number / STUDY.raw_tps) * (1.0 if one.rows else 4.0),
+            one, context_tokens=100 * number, step_s=one.step_s + 0.001 * number / STUDY.raw_tps
         )
         for number, one in enumerate(inputs.history.short_steps)
     )
-    (model,) = explained(replace(inputs, history=replace(inputs.history, short_steps=odd))).models
-    assert model.cost is not None
-    assert model.cost.context_cost is None
-    assert model.cost.source == "the step times of 2 depths"
+    hit = {(2, "prose"), (1, "code")}
+    slow = tuple(
+        replace(o, decode_s=o.decode_s * (2.5 if (o.arm.depth, o.workload) in hit else 1))
+        for o in inputs.history.observations
+    )
+    told = []
+    for observations in (inputs.history.observations, slow):
+        history = replace(inputs.history, observations=observations, short_steps=filled)
+        (model,) = explained(replace(inputs, history=history)).models
+        assert model.cost is not None
+        told.append(model.cost.context_cost is not None)
+    assert told == [True, False]
 
 
 @pytest.mark.parametrize(("most", "said"), [(1, "within 1 start"), (2, "within 2 starts")])
