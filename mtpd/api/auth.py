@@ -91,7 +91,7 @@ class Asked:
 
 def decide(asked: Asked, policy: Policy) -> Problem | None:
     """None when the request may go on, else what to answer."""
-    refusals = (_peer, _host, _origin) if asked.plane is Plane.DATA else _CONTROL
+    refusals = _DATA if asked.plane is Plane.DATA else _CONTROL
     for refusal in refusals:
         problem = refusal(asked, policy)
         if problem is not None:
@@ -191,7 +191,9 @@ def _media_type(asked: Asked, _policy: Policy) -> Problem | None:
     )
 
 
-_CONTROL = (_peer, _host, _origin, _fetch_site, _transport, _media_type)
+# A page's image or link has no Origin, and reading /props or /upstream loads a model.
+_DATA = (_peer, _host, _origin, _fetch_site)
+_CONTROL = (*_DATA, _transport, _media_type)
 
 
 def middleware(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import anyio
+
 from mtpd.errors import ConflictError
 from mtpd.events import Envelope, OperationChanged
 from mtpd.operations import ENDED
@@ -18,20 +20,27 @@ __all__ = ["completed"]
 
 
 async def completed(backend: Backend, begin: Awaitable[OperationView]) -> OperationView:
-    """Begin an operation and wait until it is done.
+    """Begin an operation and wait until it is done; left while it is queued, it is dropped.
 
     Raises:
         ConflictError: It failed or was cancelled; the message says why.
     """
     async with backend.subscribe(None) as events:
         operation = await begin
-        if operation.state not in ENDED:
-            async for item in events:
-                changed = item.event if isinstance(item, Envelope) else None
-                if isinstance(changed, OperationChanged) and changed.operation.id == operation.id:
-                    operation = changed.operation
-                if operation.state in ENDED:
-                    break
+        try:
+            if operation.state not in ENDED:
+                async for item in events:
+                    changed = item.event if isinstance(item, Envelope) else None
+                    if isinstance(changed, OperationChanged):
+                        newer = changed.operation
+                        operation = newer if newer.id == operation.id else operation
+                    if operation.state in ENDED:
+                        break
+        finally:
+            if operation.state == "queued":
+                # Who has left does not expect it to happen later, behind a long measurement.
+                with anyio.CancelScope(shield=True):
+                    await backend.cancel(operation.id)
     # A reader that was too slow, or a daemon that ends, has not seen the end.
     operation = await backend.operation(operation.id) or operation
     if operation.state != "done":

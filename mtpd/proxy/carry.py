@@ -55,6 +55,9 @@ class Board(Protocol):
     def lease(self, profile: str, *, request_id: str) -> AbstractAsyncContextManager[Lease]:
         """Use a ready engine while the block runs; raises RejectedError."""
 
+    def beside(self, profile: str) -> Lease | None:
+        """A ready engine for a request that needs no slot and may be cut; None to wait."""
+
     async def recheck(self, lease: Lease) -> None:
         """Let the supervisor notice that an engine broke off."""
 
@@ -165,8 +168,7 @@ class Carrier:
         lost: UpstreamLostError | None = None
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                async with self._board.lease(record.profile, request_id=record.id) as lease:
-                    await self._use(exchange, lease, attempt)
+                await self._attempt(exchange, record, attempt)
             except RejectedError as error:
                 if lost is None:
                     raise
@@ -180,6 +182,16 @@ class Carrier:
                 await self._board.recheck(exchange.lease)
             else:
                 return
+
+    async def _attempt(self, exchange: Exchange, record: Record, attempt: int) -> None:
+        beside = None
+        if exchange.order.light and attempt == 1:
+            beside = self._board.beside(record.profile)
+        if beside is not None:
+            await exchange.over(beside, attempt=attempt)
+            return
+        async with self._board.lease(record.profile, request_id=record.id) as lease:
+            await self._use(exchange, lease, attempt)
 
     async def _use(self, exchange: Exchange, lease: Lease, attempt: int) -> None:
         began = self._clock.now()

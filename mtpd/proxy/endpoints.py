@@ -30,16 +30,17 @@ class Endpoint:
         path: As the client writes it.
         target: As the engine knows it.
         dialect: How its streams tell an error.
+        light: Needs no slot of the engine: it counts or converts, and generates nothing.
     """
 
     path: str
     target: str
     dialect: Dialect = Dialect.PLAIN
+    light: bool = False
 
 
 _SAME = (
     "/v1/chat/completions",
-    "/v1/chat/completions/input_tokens",
     "/v1/completions",
     "/v1/embeddings",
     "/chat/completions",
@@ -52,27 +53,27 @@ _SAME = (
     "/v1/rerank",
     "/v1/reranking",
     "/infill",
+)
+_NAMED = ("/v1/responses", "/responses", "/v1/messages")
+_LIGHT = (
+    "/v1/chat/completions/input_tokens",
+    "/v1/responses/input_tokens",
+    "/v1/messages/count_tokens",
     "/tokenize",
     "/detokenize",
     "/apply-template",
-)
-_SAME_NAMED = (
-    "/v1/responses",
-    "/v1/responses/input_tokens",
-    "/responses",
-    "/v1/messages",
-    "/v1/messages/count_tokens",
 )
 _PREFIXED = ("chat/completions", "completions", "embeddings", "rerank", "reranking")
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *(Endpoint(path, path) for path in _SAME),
-    *(Endpoint(path, path, Dialect.NAMED) for path in _SAME_NAMED),
+    *(Endpoint(path, path, Dialect.NAMED) for path in _NAMED),
+    *(Endpoint(path, path, light=True) for path in _LIGHT),
     *(Endpoint(f"/v/{name}", f"/{name}") for name in _PREFIXED),
     Endpoint("/v/responses", "/responses", Dialect.NAMED),
     # The engine has these under /v1 only.
     Endpoint("/v/messages", "/v1/messages", Dialect.NAMED),
-    Endpoint("/v/messages/count_tokens", "/v1/messages/count_tokens", Dialect.NAMED),
+    Endpoint("/v/messages/count_tokens", "/v1/messages/count_tokens", light=True),
 )
 """POST with a JSON body that may name the model."""
 

@@ -86,7 +86,10 @@ class Front:
             match outcome:
                 case Routed(profile=profile, body=body):
                     order = Order(
-                        target=endpoint.target, payload=Whole(body), dialect=endpoint.dialect
+                        target=endpoint.target,
+                        payload=Whole(body),
+                        dialect=endpoint.dialect,
+                        light=endpoint.light,
                     )
                     return await self._carrier.carry(request, profile, order)
                 case UnknownModel():
@@ -140,6 +143,7 @@ class Front:
                 target=passed.target + (f"?{query}" if query else ""),
                 payload=Whole(bytes(buffer)),
                 dialect=Dialect.PLAIN if endpoint is None else endpoint.dialect,
+                light=endpoint is not None and endpoint.light,
             )
             return await self._carrier.carry(request, passed.profile, order)
 

@@ -53,5 +53,5 @@ def open_to_all(method: str, target: str) -> Endpoint | None:
     if method == "POST":
         return endpoint_of(target)
     if method == "GET" and target in READS:
-        return Endpoint(target, target)
+        return Endpoint(target, target, light=True)
     return None

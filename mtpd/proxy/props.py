@@ -42,8 +42,12 @@ PATIENCE_S = 10.0
 async def props(board: Board, profile: str) -> web.Response:
     """The subset, from an engine that is loaded for it if need be."""
     try:
-        async with board.lease(profile, request_id="props") as lease:
-            whole = await _ask(lease)
+        beside = board.beside(profile)
+        if beside is not None:
+            whole = await _ask(beside)
+        else:
+            async with board.lease(profile, request_id="props") as lease:
+                whole = await _ask(lease)
     except RejectedError as error:
         return replies.rejected(error)
     except UpstreamLostError as error:

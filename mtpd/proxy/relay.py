@@ -50,12 +50,14 @@ class Order:
         target: Path and query as the engine gets them.
         payload: The body.
         dialect: How a stream that breaks off tells it.
+        light: It needs no slot of the engine.
     """
 
     method: str = "POST"
     target: str
     payload: Payload
     dialect: Dialect = Dialect.PLAIN
+    light: bool = False
 
 
 async def pass_on(

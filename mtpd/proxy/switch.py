@@ -160,6 +160,19 @@ class Switchboard(Generic[C]):
         finally:
             lane.end(ticket)
 
+    def beside(self, profile: str) -> Lease | None:
+        """The ready engine of a profile, for a request that needs none of its slots.
+
+        Nobody waits for such a request: a change of engine breaks it off. None where no
+        engine of the profile is ready, or one is being measured and must not be disturbed.
+        """
+        lane = self._lane(profile)
+        running = self._engines.ready(lane.device)
+        taken = lane.state.held is not None or lane.state.closed is not None
+        if taken or running is None or running.profile != profile:
+            return None
+        return running.lease(anyio.CancelScope())
+
     async def recheck(self, lease: Lease) -> None:
         """An engine broke off: give its supervisor a moment to say so."""
         device = self._device_for(lease.arm.profile)

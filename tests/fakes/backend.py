@@ -69,6 +69,7 @@ class ScriptedBackend:
         calls: What it was asked to do, in order: method and arguments.
         held: Kinds of operation that stay at their first step until cancelled.
         failing: Kinds of operation that fail at the end.
+        queued: Kinds of operation that wait behind another one for ever.
         broken: Raised by ``status``, when set.
     """
 
@@ -77,6 +78,7 @@ class ScriptedBackend:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.held: set[str] = set()
         self.failing: set[str] = set()
+        self.queued: set[str] = set()
         self.broken: Exception | None = None
         self.view = views.status()
         self._operations: dict[str, OperationView] = {}
@@ -210,7 +212,7 @@ class ScriptedBackend:
         """Move operations on, a step at a time, whenever the loop is free."""
         while True:
             for found in tuple(self._operations.values()):
-                if found.state not in ENDED:
+                if found.state not in ENDED and found.kind not in self.queued:
                     self._step(found)
             await anyio.sleep(0.005)
 

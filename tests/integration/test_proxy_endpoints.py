@@ -16,7 +16,7 @@ import pytest
 from mtpd.proxy.endpoints import ENDPOINTS, FORMS, Endpoint
 from mtpd.types import UnixEndpoint
 from tests.fakes.actors import Fails
-from tests.fakes.board import until
+from tests.fakes.board import arm, until
 from tests.fakes.front import JSON, Stage, stage
 from tests.fakes.upstream import Conversation, json_reply, stream
 
@@ -64,6 +64,61 @@ async def test_other_paths_of_the_engine_are_not_there(path: str) -> None:
 async def test_the_models_are_listed_under_both_names(path: str) -> None:
     async with stage(json_reply(REPLY)) as s, s.session.get(s.url(path)) as response:
         assert [card["id"] for card in (await response.json())["data"]] == ["a", "b"]
+
+
+# Requests that need no slot ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [e.path for e in ENDPOINTS if e.light])
+async def test_counting_does_not_wait_for_the_generation_that_has_the_slot(path: str) -> None:
+    async def busy(talk: Conversation) -> None:
+        if talk.line.startswith("POST /completion "):
+            await talk.head({"Content-Type": "text/event-stream"})
+            await talk.raw(b": x\n\n")
+            await talk.until_gone()
+        await json_reply(REPLY)(talk)
+
+    async with stage(busy) as s:
+        wire = await s.connect(b'{"model":"a"}', "/completion")
+        await wire.until(b": x\n\n")
+        with anyio.fail_after(5):
+            response, body = await s.post(path)
+            assert (response.status, body) == (200, REPLY)
+            async with s.session.get(s.url("/props?model=a")) as reply:
+                assert reply.status == 200
+        assert s.bench.board.queue().in_flight == 1
+        wire.leave()
+
+
+async def test_counting_loads_a_model_that_is_not_there_and_waits_behind_a_measurement() -> None:
+    async with stage(json_reply(REPLY)) as s:
+        response, _ = await s.post("/tokenize", model="b")
+        assert response.headers["X-Mtpd-Profile"] == "b"
+        async with anyio.create_task_group() as tasks:
+            async with s.bench.board.hold(reason="measuring"):
+                tasks.start_soon(lambda: s.post("/tokenize", model="b"))
+                await until(lambda: s.bench.board.queue().waiting == 1)
+                assert len(s.engine.seen) == 1
+        assert len(s.engine.seen) == 2
+
+
+async def test_counting_that_is_cut_by_a_switch_is_done_by_the_next_engine() -> None:
+    async def first_silent(talk: Conversation) -> None:
+        await (talk.until_gone() if len(s.engine.seen) == 2 else json_reply(REPLY)(talk))
+
+    async with stage(first_silent) as s, anyio.create_task_group() as tasks:
+        await s.post("/tokenize")
+
+        async def ask() -> None:
+            response, body = await s.post("/tokenize")
+            assert body == REPLY
+            assert response.headers["X-Mtpd-Depth"] == "3"
+            assert response.headers["X-Mtpd-Attempt"] == "2"
+
+        tasks.start_soon(ask)
+        await until(lambda: len(s.engine.seen) == 2)
+        s.bench.chosen["a"] = arm("a", 3)
+        await s.bench.board.switch(arm("a", 3), reason="now")
 
 
 # Properties ---------------------------------------------------------------------------

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from mtpd.views import OperationView
+
 CHANGES = [
     ("GET", "/unload"),
     ("POST", "/api/models/unload"),
@@ -144,6 +146,21 @@ async def test_an_unload_that_fails_is_not_told_as_done(tmp_path: Path) -> None:
         async with h.owner.get("/unload") as response:
             assert response.status == 409
             assert (await response.json())["detail"].startswith("unload: ")
+
+
+async def test_who_leaves_while_it_is_queued_does_not_unload_later(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        h.backend.queued.add("unload")
+        with pytest.raises(TimeoutError):
+            await h.owner.get("/unload", timeout=aiohttp.ClientTimeout(total=0.2))
+        with anyio.fail_after(5):
+            while (await unloading(h)).state == "queued":
+                await anyio.lowlevel.checkpoint()
+        assert (await unloading(h)).state == "cancelled"
+
+
+async def unloading(h: House) -> OperationView:
+    return next(one for one in await h.backend.operations(9) if one.kind == "unload")
 
 
 async def test_versions_and_logs_are_plain(tmp_path: Path) -> None:
