@@ -245,6 +245,8 @@ class Verdict:
         reason: One sentence.
         confidence: What it rests on.
         contradiction: What speaks against it, one sentence; None where nothing does.
+        room_bytes: Device memory that was there for the engine: what was free before it,
+            less what other programs took since. None where that was not measured.
     """
 
     residency: Residency = field(default_factory=lambda: Unknown("no engine was started"))
@@ -252,6 +254,7 @@ class Verdict:
     reason: str = "no engine was started"
     confidence: Confidence = Confidence.REPORTED
     contradiction: str | None = None
+    room_bytes: int | None = None
 
     @property
     def label(self) -> str:

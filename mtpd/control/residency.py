@@ -16,6 +16,7 @@ from mtpd.proxy.feasibility import Feasibility
 from mtpd.store.samples import MeasurementFilter
 from mtpd.supervise.keeper import CardKeeper
 from mtpd.types import Verdict
+from mtpd.units import MIB
 from tuner.types import Evicted, Host, Resident, Spilled, Unknown, passes
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class Residencies:
     ) -> None:
         self._config, self._planner, self._memory = config, planner, memory
         self._measurements = measurements
-        self.feasible = Feasibility()
         self.keeper = CardKeeper(sampler, clock=clock) if card.is_gpu else None
+        self.feasible = Feasibility(self._room_bytes)
 
     async def restore(self, ledger: Ledger) -> None:
         """Take over what earlier lives of the daemon found, and what can be predicted."""
@@ -79,10 +80,27 @@ class Residencies:
         Raises:
             MtpdError: See ``LaunchPlanner.plan``.
         """
-        plan = self._planner.plan(arm, fits=self._memory.certain(arm))
         if self.keeper is None:
-            return plan
-        return replace(plan, memory_bytes=self._memory.most_bytes(arm))
+            return self._planner.plan(arm)
+        most_bytes = self._memory.most_bytes(arm)
+        plan = self._planner.plan(arm, fits=self._is_certain(arm, most_bytes))
+        return replace(plan, memory_bytes=most_bytes)
+
+    def _is_certain(self, arm: Arm, most_bytes: int | None) -> bool:
+        """Whether an arm fits beyond doubt: by what is free, and by what its starts showed.
+
+        What other programs took since the card was last read for a forecast counts, too.
+        """
+        if most_bytes is None or not self._memory.certain(arm):
+            return False
+        room_bytes, headroom = self._room_bytes(), self._config.budget.headroom_mib * MIB
+        if room_bytes is not None and most_bytes > room_bytes - headroom:
+            return False
+        profile = self._config.profiles[arm.profile]
+        return self.feasible.misfit(self._planner.fingerprint(profile).digest, arm) is None
+
+    def _room_bytes(self) -> int | None:
+        return None if self.keeper is None else self.keeper.room_bytes
 
     def instead(self, profile: Profile, arm: Arm) -> tuple[Arm, str] | None:
         """The arm to serve in place of one that is known not to fit, and why; else None.
@@ -126,4 +144,8 @@ def _verdict(row: LedgerRow) -> Verdict:
         "spilled": Spilled(None),
     }
     reason = row.residency_reason or "an earlier start showed it"
-    return Verdict(residency=residencies.get(row.residency, Unknown("not judged")), reason=reason)
+    return Verdict(
+        residency=residencies.get(row.residency, Unknown("not judged")),
+        reason=reason,
+        room_bytes=row.room_bytes,
+    )

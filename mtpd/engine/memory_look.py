@@ -21,11 +21,13 @@ __all__ = [
     "Figure",
     "MemoryLook",
     "fell",
+    "free",
     "grown",
     "grown_vram",
     "holders",
     "moved_out",
     "pinned_now",
+    "room",
     "taken",
     "unreturned",
 ]
@@ -174,6 +176,26 @@ def _taken_by_others(before: MemoryLook, now: MemoryLook) -> int:
             has = one.vram_bytes
             grown_by += max(0, has.value - was.value) if isinstance(has, Value) else 0
     return grown_by
+
+
+def room(before: MemoryLook | None, now: MemoryLook | None) -> int | None:
+    """Bytes that were there for an engine; None where free memory was not measured.
+
+    Args:
+        before: The card before its start; what was free then.
+        now: The card by now: what other programs took in between was not there for it.
+    """
+    found = None if before is None else free(before.vram_total_bytes, before.vram_used_bytes)
+    if before is None or now is None or found is None:
+        return found
+    return max(0, found - _taken_by_others(before, now))
+
+
+def free(total: Reading[int], used: Reading[int]) -> int | None:
+    """Bytes that nobody holds; None where either counter cannot be read."""
+    if not isinstance(total, Value) or not isinstance(used, Value):
+        return None
+    return total.value - used.value
 
 
 def holders(look: MemoryLook) -> str:

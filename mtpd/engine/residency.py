@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mtpd.engine.evidence_load import BufferSums
     from tuner.types import Residency
 
-__all__ = ["Rate", "Witnesses", "conclude", "rejudge"]
+__all__ = ["Rate", "Witnesses", "conclude", "out_of_memory", "rejudge"]
 
 TOLERANCE_BYTES = 256 * MIB
 """Less than this between the printed sum and the measured memory is rounding, an overhead
@@ -108,6 +108,18 @@ def conclude(w: Witnesses) -> Verdict:
         if not (degraded and witness is _hidden) and (found := witness(w)) is not None:
             said = _weigh(said, found)
     return said
+
+
+def out_of_memory(reason: str, *, room_bytes: int | None = None) -> Verdict:
+    """The verdict on an arm whose engine ended because device memory ran out.
+
+    Where its layers would have had to go is not known, so no number of them is named.
+
+    Args:
+        reason: Why it ended, one sentence.
+        room_bytes: Device memory that was there for it, or None.
+    """
+    return Verdict(residency=Evicted(None), reason=reason, room_bytes=room_bytes)
 
 
 def _weigh(log: Verdict, found: _Finding) -> Verdict:

@@ -81,6 +81,7 @@ class Changes(Generic[C]):
             connect=connect,
             on_change=self.observe,
             on_judged=self._judged,
+            ran_out=feasible.ran_out,
         )
         self.lanes: dict[DeviceKey, Lane] = {}
         self._last_arm: dict[DeviceKey, Arm] = {}
@@ -274,7 +275,19 @@ class Changes(Generic[C]):
             # llama-server does not end before its connections are closed.
             lane.cut()
         elif view.state not in {"backoff", "ready"} and _at_an_end(view.state, lane):
-            self._give_up(lane, running.plan.arm, failure_of(view), None)
+            self._ended(lane, running.plan, view)
+
+    def _ended(self, lane: Lane, plan: LaunchPlan, view: EngineView) -> None:
+        """Its supervisor has given up on an engine; those who wait may have another arm of it."""
+        short = self._feasible.ran_out(view)
+        if short is None:
+            self._give_up(lane, plan.arm, failure_of(view), None)
+            return
+        self._judged(plan, short)
+        error = MisfitError(plan, short)
+        if self._next(error) is not None:
+            lane.post(Stopped())
+        self._give_up(lane, plan.arm, error, None)
 
     def _react(self, lane: Lane, running: Running[C]) -> bool:
         """Have a degraded engine left; whether it is one. A hold decides for itself."""

@@ -137,9 +137,10 @@ class Engines(Generic[C]):
         connect: Callable[[Endpoint], AbstractAsyncContextManager[C]],
         on_change: Callable[[DeviceKey], None],
         on_judged: Callable[[LaunchPlan, Verdict], None] = lambda _plan, _verdict: None,
+        ran_out: Callable[[EngineView], Verdict | None] = lambda _view: None,
     ) -> None:
         self._make_actor, self._connect = make_actor, connect
-        self._on_change, self._on_judged = on_change, on_judged
+        self._on_change, self._on_judged, self._ran_out = on_change, on_judged, ran_out
         self._actors: dict[EngineKey, Actor] = {}
         self._running: dict[DeviceKey, Running[C]] = {}
         self._tasks: TaskGroup | None = None
@@ -187,7 +188,8 @@ class Engines(Generic[C]):
                 accept that.
 
         Raises:
-            MisfitError: It does not fit; it was stopped before any request could reach it.
+            MisfitError: It does not fit: device memory ran out while it was loaded, or it was
+                stopped before any request could reach it.
             EngineError: It did not become ready, or another engine could not be stopped.
                 Its supervisor may still be trying (``retrying``).
         """
@@ -209,6 +211,9 @@ class Engines(Generic[C]):
                 running.engine_id = view.id
                 return running
             await self._retire(device)  # it died while it was being connected to
+        if (short := self._ran_out(view)) is not None:
+            self._on_judged(plan, short)
+            raise MisfitError(plan, short)
         raise failure_of(view)
 
     async def adopt(self, key: EngineKey) -> None:

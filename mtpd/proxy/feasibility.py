@@ -3,20 +3,27 @@
 Covers remembering, per fingerprint and arm, what the last start under it showed, and
 which arm to take instead of one that does not fit. What was found in earlier lives of the
 daemon comes from the ledger (``mtpd.control.residency``). An arm is tried again once its
-fingerprint has changed; an operator may force it before, and what that start shows counts.
+fingerprint has changed, or once the card has more room than that start found: memory that
+a browser held then must not rule the arm out for ever. An operator may force it before, and
+what that start shows counts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from mtpd.engine.residency import out_of_memory
 from mtpd.errors import EngineError
 from mtpd.types import FailureClass, Verdict
+from mtpd.units import MIB
 from tuner.types import Arm, Evicted, Host, Resident, Spilled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mtpd.types import LaunchPlan
+    from mtpd.views import EngineView
 
 __all__ = ["Feasibility", "MisfitError", "degraded"]
 
@@ -24,6 +31,11 @@ _HINT = (
     'fewer slots, a smaller depth or context, or offload = "accept" in its profile; '
     "mtpctl switch --force serves it all the same"
 )
+
+
+MORE_BYTES = 128 * MIB
+"""So much more room than at the last failure is worth another load: above what a desktop's
+own use of the card moves by, below what one browser holds."""
 
 
 class MisfitError(EngineError):
@@ -54,14 +66,22 @@ class _Key:
 
 
 class Feasibility:
-    """Remembers verdicts; the newest start of an arm under a fingerprint counts."""
+    """Remembers verdicts; the newest start of an arm under a fingerprint counts.
 
-    def __init__(self) -> None:
+    Args:
+        room: Device memory that a start would find now, or None where that is unknown.
+    """
+
+    def __init__(self, room: Callable[[], int | None] = lambda: None) -> None:
+        self._room = room
         self._verdicts: dict[_Key, Verdict] = {}
         self._doubtful: set[Arm] = set()
 
     def note(self, fingerprint: str, arm: Arm, verdict: Verdict) -> None:
         """Remember what a start showed; an unknown residency shows nothing."""
+        known = self._verdicts.get(_Key(fingerprint, arm))
+        if known is not None and degraded(known) and degraded(verdict):
+            verdict = _with_most_room(verdict, known)
         if degraded(verdict) or isinstance(verdict.residency, Resident | Host):
             self._verdicts[_Key(fingerprint, arm)] = verdict
         if degraded(verdict):
@@ -74,7 +94,24 @@ class Feasibility:
     def misfit(self, fingerprint: str, arm: Arm) -> Verdict | None:
         """What showed that an arm does not fit, or None while nothing does."""
         verdict = self._verdicts.get(_Key(fingerprint, arm))
-        return verdict if verdict is not None and degraded(verdict) else None
+        if verdict is None or not degraded(verdict) or self._has_more_room(verdict):
+            return None
+        return verdict
+
+    def ran_out(self, view: EngineView) -> Verdict | None:
+        """The verdict on an engine that ended for want of device memory; None on any other.
+
+        It is gone, so what is free now is what there was for it.
+        """
+        failure = view.failure
+        if failure is None or failure.failure != FailureClass.OOM_VRAM:
+            return None
+        return out_of_memory(failure.reason, room_bytes=self._room())
+
+    def _has_more_room(self, verdict: Verdict) -> bool:
+        """Whether the card has clearly more room than at a start; not if either is unknown."""
+        had, has = verdict.room_bytes, self._room()
+        return had is not None and has is not None and has - had >= MORE_BYTES
 
     def check(self, plan: LaunchPlan) -> None:
         """Refuse a plan that is known not to fit.
@@ -106,3 +143,14 @@ class Feasibility:
         if shallower:
             return max(shallower, key=lambda one: one.depth)
         return None if self.misfit(fingerprint, plain) else plain
+
+
+def _with_most_room(verdict: Verdict, known: Verdict) -> Verdict:
+    """A verdict with the most room in which its arm is known not to fit.
+
+    So every load that is tried anew needs more room than the one before, and their number
+    is bounded however other programs come and go.
+    """
+    if verdict.room_bytes is None or known.room_bytes is None:
+        return verdict
+    return replace(verdict, room_bytes=max(verdict.room_bytes, known.room_bytes))

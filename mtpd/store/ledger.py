@@ -41,6 +41,7 @@ class LedgerRow:
         exit_code: None unless the process ended by itself.
         signal: The signal that ended it, or None.
         residency: Label of the verdict, None until judged.
+        room_bytes: Device memory that was there for it, None where that is not known.
     """
 
     engine_id: EngineId
@@ -59,11 +60,13 @@ class LedgerRow:
     signal: int | None
     residency: str | None
     residency_reason: str | None
+    room_bytes: int | None
 
 
 _COLUMNS = (
     "engine_id, boot_id, profile, device, arm, argv_digest, endpoint, fingerprint, intent_at, "
-    "pid, start_ticks, ended_at, exit_code, signal, residency, residency_reason"
+    "pid, start_ticks, ended_at, exit_code, signal, residency, residency_reason, "
+    "room_bytes"
 )
 
 
@@ -129,8 +132,8 @@ class Ledger:
         evidence = rows.dump([{"line": item.line, "says": item.says} for item in verdict.evidence])
         await self._update(
             engine_id,
-            "residency = ?, residency_reason = ?, evidence = ?",
-            (verdict.label, reason, evidence),
+            "residency = ?, residency_reason = ?, evidence = ?, room_bytes = ?",
+            (verdict.label, reason, evidence, verdict.room_bytes),
         )
 
     async def ended(self, engine_id: EngineId, code: int | None) -> None:

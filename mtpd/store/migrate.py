@@ -59,6 +59,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(version=1, name="initial", sql=_resource("schema.sql")),
     Migration(version=2, name="model_files", sql=_resource("model_files.sql")),
     Migration(version=3, name="offered", sql=_resource("offered.sql")),
+    Migration(version=4, name="room", sql=_resource("room.sql")),
 )
 """Every version ever released, in order; a released one is never edited."""
 

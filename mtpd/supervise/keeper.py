@@ -18,11 +18,11 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from mtpd.engine.memory_look import MemoryLook, holders, unreturned
+from mtpd.engine.memory_look import Figure, MemoryLook, free, holders, room, taken, unreturned
 from mtpd.errors import EngineError
 from mtpd.supervise.identity import pids_of
 from mtpd.supervise.states import Cause
-from mtpd.types import FailureClass, Value
+from mtpd.types import Absent, FailureClass, Value
 from mtpd.units import MIB
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from mtpd.clock import Clock
     from mtpd.gpu.base import GpuReading
-    from mtpd.types import Absent, LaunchPlan, ProcessMemory, Reading
+    from mtpd.types import LaunchPlan, ProcessMemory, Reading
     from mtpd.units import EngineId
 
 __all__ = ["CardKeeper", "Sample", "Telemetry"]
@@ -71,6 +71,10 @@ class Sample(Protocol):
 class Telemetry(Protocol):
     """Reads one card without ever blocking the loop; ``mtpd.gpu.sampler`` does."""
 
+    @property
+    def latest(self) -> Sample | Absent:
+        """The newest reading, if there is one."""
+
     async def fresh(self) -> Sample:
         """Read now."""
 
@@ -110,6 +114,18 @@ class CardKeeper:
         self._sensors: tuple[str, ...] = ()
         self._cap_w: float | None = None
         self._followed_s = float("-inf")
+        self._baseline: MemoryLook | None = None
+        self._room_bytes: int | None = None
+
+    @property
+    def room_bytes(self) -> int | None:
+        """Device memory that an engine would find if ours were stopped; None if unknown."""
+        if self._baseline is not None:
+            return self._room_bytes
+        sample = self._telemetry.latest
+        if isinstance(sample, Absent):
+            return None
+        return free(sample.reading.vram_total_bytes, sample.reading.vram_used_bytes)
 
     async def admit(self, plan: LaunchPlan) -> MemoryLook:
         """Look at the card before a start: what it shows is the baseline of that start.
@@ -133,13 +149,16 @@ class CardKeeper:
             raise _error(_unrecovered(left, look))
         else:
             log.warning("vram.not_recovered", left_mib=left // MIB, starts=str(plan.arm))
+        self._baseline, self._room_bytes = look, room(look, None)
         return look
 
     async def look(self, engine_id: EngineId, pid: int) -> MemoryLook:
         """Look at the card and at what this engine holds of it."""
         found = await to_thread.run_sync(self._pids_of, engine_id)
         self._pids[engine_id] = frozenset((*found, pid))
-        return await self._at(await self._telemetry.fresh(), self._pids[engine_id])
+        look = await self._at(await self._telemetry.fresh(), self._pids[engine_id])
+        self._note_room(look)
+        return look
 
     async def following(self, engine_id: EngineId, pid: int) -> MemoryLook:
         """The next look of those that are taken anyway."""
@@ -147,7 +166,18 @@ class CardKeeper:
         while sample.at_s - self._followed_s < FOLLOW_S:
             sample = await self._telemetry.following()
         self._followed_s = sample.at_s
-        return await self._at(sample, self._pids.get(engine_id, frozenset({pid})))
+        look = await self._at(sample, self._pids.get(engine_id, frozenset({pid})))
+        self._note_room(look)
+        return look
+
+    def _note_room(self, now: MemoryLook) -> None:
+        """Other programs come and go while an engine runs; only its own share is its own."""
+        left = free(now.vram_total_bytes, now.vram_used_bytes)
+        if self._baseline is None or left is None:
+            return
+        own = taken(self._baseline, now)
+        if isinstance(own, Figure) and own.of_engine:
+            self._room_bytes = left + own.count
 
     async def released(
         self, engine_id: EngineId, pid: int, before: MemoryLook | None, *, reset: bool
@@ -160,6 +190,8 @@ class CardKeeper:
             before: The card before it; None where it had not come so far.
             reset: Wait first until a card answers that may be in a reset.
         """
+        if before is self._baseline:
+            self._baseline = None
         if reset and not await self._answering():
             return _failed()
         pids = self._pids.pop(engine_id, frozenset({pid}))
@@ -237,10 +269,8 @@ def _readable(reading: GpuReading) -> tuple[str, ...]:
 
 def _fits(plan: LaunchPlan, look: MemoryLook) -> bool:
     """Whether a plan is known to fit into what is measured to be free."""
-    total, used = look.vram_total_bytes, look.vram_used_bytes
-    if plan.memory_bytes is None or not isinstance(total, Value) or not isinstance(used, Value):
-        return False
-    return plan.memory_bytes <= total.value - used.value
+    left = free(look.vram_total_bytes, look.vram_used_bytes)
+    return plan.memory_bytes is not None and left is not None and plan.memory_bytes <= left
 
 
 def _unrecovered(left: int, look: MemoryLook) -> Cause:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from mtpd.engine import failures, logs
 from mtpd.engine.evidence import EvidenceCollector
 from mtpd.engine.facts import DeviceLost, EvalTime, Listening, Phase, UsingDevice
 from mtpd.engine.failures_seen import asked
+from mtpd.engine.memory_look import room
 from mtpd.engine.residency import Witnesses, conclude
 from mtpd.gpu.identity import same_card
 from mtpd.supervise.output import Output
@@ -103,7 +105,7 @@ class Life:
             depth=self.plan.arm.depth,
             speculates=speculates,
         )
-        return conclude(self.witnesses)
+        return replace(conclude(self.witnesses), room_bytes=room(self.before, now))
 
     @property
     def without_gpu(self) -> Cause | None:

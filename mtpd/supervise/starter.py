@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from mtpd.engine.memory_look import room
+from mtpd.engine.residency import out_of_memory
 from mtpd.errors import EngineError, MtpdError
 from mtpd.supervise.messages import Exited, Spawned, SpawnFailed
 from mtpd.supervise.states import Cause
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Starter", "cause_of"]
 
 log = structlog.get_logger()
+
+_SHORT = FailureClass.OOM_VRAM
 
 
 class Starter:
@@ -57,6 +61,10 @@ class Starter:
         self._faults.hit("spawn.after_record")
         await life.ended.wait()
         self._faults.hit("exit.before_record")
+        if life.end is not None and (cause := life.cause(life.end)).failure is _SHORT:
+            now = await self._card.look(life.engine_id, child.pid)
+            short = out_of_memory(cause.reason, room_bytes=room(life.before, now))
+            await self.note(life, self._ledger.judged(life.engine_id, short))
         await self.note(life, self._ledger.ended(life.engine_id, life.code))
         await child.closed()
 

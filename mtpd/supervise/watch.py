@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import anyio
 import structlog
 
+from mtpd.engine.memory_look import room
 from mtpd.engine.residency import Rate, conclude, rejudge
 from mtpd.supervise.creep import Creep
 from mtpd.supervise.messages import Broken, Condemn, Judged
@@ -115,7 +116,7 @@ class Watch:
             found = rejudge(self._by_speed(life, verdict, record_tps), ready=ready, now=now)
             row = row + 1 if found.label != verdict.label else 0
             if row >= LOOKS:
-                verdict, row = found, 0
+                verdict, row = replace(found, room_bytes=room(life.before, now)), 0
                 self._post(Judged(start=life.start, verdict=verdict))
             if creep.add(now):
                 self._creeps(life, creep)

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtpd.units import MIB
-from tests.fakes.sysfs import Tree, device
+from tests.fakes.sysfs import VRAM_TOTAL, Tree, device
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.fakes.script import Script
 
-__all__ = ["Share", "bury", "counter"]
+__all__ = ["Share", "bury", "counter", "free"]
 
 OVERHEAD = 54 * MIB
 """What the driver takes beside the printed buffers (facts/real_gpu_27b.md)."""
@@ -26,6 +26,11 @@ _BUFFER = re.compile(r": +(\S+) (?:model|KV|RS|compute) buffer size = +([\d.]+) 
 def counter(root: Path, name: str) -> Path:
     """A memory counter of the first card: vram or gtt."""
     return root / device() / f"mem_info_{name}_used"
+
+
+def free(root: Path) -> int:
+    """Bytes of the first card that nobody holds."""
+    return VRAM_TOTAL - int(counter(root, "vram").read_text())
 
 
 class Share:

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from tests.fakes.card_memory import Share
 
 VERSION = "version: 0.6.0-dev (build 0, commit unknown)\nbuilt with a test, for tests"
+OUT_OF_MEMORY = (
+    "ggml_backend_cuda_buffer_type_alloc_buffer: "
+    "allocating 1197.00 MiB on device 0: cudaMalloc failed: out of memory"
+)
 LISTENER_S = 0.01
 
 
@@ -186,9 +190,24 @@ async def _load(engine: Engine, arguments: Arguments) -> list[str]:
     for number in range(script.spam_log):
         log.raw(f"noise {number} {'x' * 200}")
     await asyncio.sleep(script.load_s)
+    if _runs_out(script, engine.spec.depth):
+        log.say("E", OUT_OF_MEMORY)
+        log.say("E", f"srv    load_model: failed to load model, '{engine.model}'")
+        return []
     for kind, text in lines[1:]:
         log.say(kind, text)
     return [text for _, text in lines]
+
+
+def _runs_out(script: Script, depth: int) -> bool:
+    """Whether the card lacks the memory for this depth."""
+    if script.oom_at_depth is None or depth < script.oom_at_depth:
+        return False
+    if script.oom_below_mib is None or script.machine is None:
+        return True
+    from tests.fakes.card_memory import free  # noqa: PLC0415 - few engines need it
+
+    return free(Path(script.machine)) < script.oom_below_mib * 2**20
 
 
 def _announce(engine: Engine, listener: socket.socket) -> None:

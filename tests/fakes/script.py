@@ -38,6 +38,8 @@ class Script:
         evict_at_depth: From this depth on one layer stays in host memory.
         spill_at_depth: From this depth on a part lies in host memory, and the log is silent.
         spill_mib: How much.
+        oom_at_depth: From this depth on device memory runs out during the load.
+        oom_below_mib: Only where the card has less than this free; None: always.
         machine: Root of the fake sysfs tree that shows the card's memory, or None.
         keep_vram: The card does not get it back at the end.
         lose_card_at_token: From this token on completions are errors, and health is fine.
@@ -72,6 +74,8 @@ class Script:
     evict_at_depth: int | None = None
     spill_at_depth: int | None = None
     spill_mib: int = 900
+    oom_at_depth: int | None = None
+    oom_below_mib: int | None = None
     machine: str | None = None
     keep_vram: bool = False
     lose_card_at_token: int | None = None

@@ -52,6 +52,11 @@ class Panel:
         self.cap_w = 150.0
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.reads = 0
+        self.read: Seen | None = None
+
+    @property
+    def latest(self) -> Seen | Absent:
+        return self.read or Absent("nothing was read yet")
 
     def at(self, after_s: float, change: Callable[[], None]) -> None:
         self.later.append((self.clock.now() + after_s, change))
@@ -67,12 +72,16 @@ class Panel:
     async def fresh(self) -> Seen:
         await anyio.lowlevel.checkpoint()
         self.reads += 1
+        self.read = Seen(self.clock.now(), self.reading())
+        return self.read
+
+    def reading(self) -> GpuReading:
         silent = Absent("temp1_input: EPERM")
 
         def counter(mib: int | None) -> Reading[int]:
             return Absent("no such file") if mib is None else Value(mib * MIB, "sysfs")
 
-        reading = GpuReading(
+        return GpuReading(
             vram_total_bytes=Value(TOTAL_MIB * MIB, "sysfs"),
             vram_used_bytes=counter(self.vram_mib),
             gtt_used_bytes=counter(self.gtt_mib),
@@ -80,7 +89,6 @@ class Panel:
             power_w=Value(20.0, "sysfs") if self.answers else silent,
             power_cap_w=Value(self.cap_w, "sysfs") if self.answers else silent,
         )
-        return Seen(self.clock.now(), reading)
 
     async def following(self) -> Seen:
         await self.sleep(1.0)

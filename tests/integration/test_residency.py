@@ -181,6 +181,54 @@ async def test_a_depth_that_does_not_fit_is_found_before_any_request_and_never_t
             assert box.starts == ["alpha@3"]
 
 
+async def test_a_depth_that_runs_out_of_memory_at_its_load_is_never_tried_again() -> None:
+    async with rig(oom_at_depth=3) as made:
+        async with made.daemon() as box:
+            assert (await box.switch(2)).state == "done"
+            failed = await box.switch(3)
+            assert failed.state == "failed"
+            assert failed.error is not None
+            assert "there is not enough device memory for" in str(failed.error["detail"])
+            assert await box.depth() == "2"
+            assert (await box.switch(3)).state == "failed"
+            assert box.starts == ["alpha@2", "alpha@3", "alpha@2"]
+        async with made.daemon() as box:
+            assert (await box.switch(3)).state == "failed"
+            assert box.starts == []
+
+
+OTHER = 999_999_999
+"""Pid of a program that is nobody's engine."""
+
+
+@pytest.mark.parametrize("while_it_serves", [True, False])
+async def test_memory_that_another_program_held_rules_an_arm_out_only_while_it_holds_it(
+    *, while_it_serves: bool
+) -> None:
+    total = sysfs.VRAM_TOTAL // MIB
+    async with rig(oom_at_depth=3, oom_below_mib=total - 200) as made:
+        tree = made.tree
+
+        def move(mib: int) -> None:
+            tree.vram(int(counter(tree.root, "vram").read_text()) + mib * MIB)
+
+        tree.process(OTHER, vram_bytes=300 * MIB, kfd=False, name="firefox")
+        move(300)
+        async with made.daemon() as box:
+            assert (await box.switch(3)).state == "failed"
+            if while_it_serves:
+                assert (await box.switch(2)).state == "done"
+            assert (await box.switch(3)).state == "failed"
+            assert box.starts.count("alpha@3") == 1
+            tree.end(OTHER)
+            move(-300)
+            with anyio.fail_after(20):
+                while (await box.switch(3)).state != "done":  # noqa: ASYNC110 - a question
+                    await anyio.sleep(0.2)
+            assert await box.depth() == "3"
+            assert box.starts.count("alpha@3") == 2
+
+
 async def test_a_resident_engine_that_spills_while_it_serves_is_left_and_requests_wait() -> None:
     async with rig() as made, made.daemon() as box:
         await box.switch(1)

@@ -7,7 +7,7 @@ import pytest
 
 from mtpd.engine.evidence import EvidenceCollector
 from mtpd.engine.evidence_load import BufferSums
-from mtpd.engine.memory_look import MemoryLook, holders, moved_out, taken
+from mtpd.engine.memory_look import MemoryLook, holders, moved_out, room, taken
 from mtpd.engine.residency import Rate, Witnesses, conclude, rejudge
 from mtpd.types import Absent, Confidence, Evidence, NotApplicable, ProcessMemory, Value, Verdict
 from mtpd.units import MIB
@@ -218,6 +218,21 @@ def test_memory_that_a_process_allocated_and_the_card_lacks_is_where_the_host_ha
     verdict = conclude(loaded(now=now))
     assert verdict.residency == Spilled((2_117 - 14 - 48) * MIB)
     assert verdict.confidence is Confidence.MEASURED  # both say so, not the host's alone
+
+
+def test_room_is_what_was_free_less_what_other_programs_took_since() -> None:
+    before = look(processes=())
+    total, used = before.vram_total_bytes, before.vram_used_bytes
+    assert isinstance(total, Value)
+    assert isinstance(used, Value)
+    free = total.value - used.value
+    assert room(before, None) == room(before, look(14_011)) == free
+    other = process(300, pid=99)
+    now = look(14_365, processes=(process(14_054), other))
+    assert room(before, now) == free - 300 * MIB
+    assert room(replace(before, processes=(other,)), now) == free, "it was there before"
+    assert room(None, now) is None
+    assert room(look(None), now) is None
 
 
 def test_a_source_that_cannot_see_into_a_process_is_passed_over() -> None:

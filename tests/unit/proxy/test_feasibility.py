@@ -11,9 +11,10 @@ from mtpd.errors import EngineError
 from mtpd.proxy.feasibility import Feasibility, MisfitError
 from mtpd.proxy.outcomes import RejectedError
 from mtpd.types import Evidence, Verdict
+from mtpd.units import MIB
 from tests.fakes.actors import Fails
 from tests.fakes.board import Bench, Client, arm, bench, clients, until
-from tuner.types import Evicted, Resident, Spilled, Unknown
+from tuner.types import Arm, Evicted, Resident, Spilled, Unknown
 
 RESIDENT = Verdict(residency=Resident(), reason="all layers are offloaded")
 EVICTED = Verdict(residency=Evicted(1), reason="1 layer of the model runs on the CPU")
@@ -284,14 +285,119 @@ async def test_a_card_that_is_not_free_turns_requests_away_with_its_reason(state
             assert str(waiting.rejected) == "held by: 99 Xorg"
 
 
+OOM = "there is not enough device memory for 1 slot and a context of 4096 tokens"
+
+
+@pytest.mark.parametrize("state", ["backoff", "failed"])
+async def test_an_arm_that_runs_out_of_memory_at_its_load_is_a_misfit_and_what_served_is_back(
+    state: str,
+) -> None:
+    async with bench() as made:
+        await made.board.switch(arm("a", 2), reason="first")
+        made.actor("a").script.append(Fails("oom_vram", OOM, state))
+        served: list[str] = []
+
+        async def client() -> None:
+            async with made.board.lease("a", request_id="1") as lease:
+                served.append(str(lease.arm))
+
+        async with anyio.create_task_group() as tasks:
+
+            async def deeper() -> None:
+                with pytest.raises(MisfitError, match="a@3 does not fit: there is not enough"):
+                    await made.board.switch(arm("a", 3), reason="deeper")
+
+            tasks.start_soon(deeper)
+            await until(lambda: "loading a@3" in made.actor("a").history)
+            for _ in range(3):
+                tasks.start_soon(client)
+        assert served == ["a@2"] * 3
+        with pytest.raises(MisfitError, match="as an earlier start showed"):
+            await made.board.switch(arm("a", 3), reason="deeper")
+        assert starts(made) == ["a@2", "a@3", "a@2"]
+
+
+async def test_a_request_is_served_by_a_shallower_arm_where_its_own_runs_out_of_memory() -> None:
+    async with bench() as made:
+        made.chosen["a"] = arm("a", 3)
+        made.actor("a").script.append(Fails("oom_vram", OOM, "backoff"))
+        for _ in range(2):
+            async with made.board.lease("a", request_id="1") as lease:
+                assert lease.arm == arm("a")
+        assert starts(made) == ["a@3", "a@0"]
+
+
+async def test_a_measurement_of_an_arm_that_runs_out_of_memory_finds_a_misfit() -> None:
+    async with bench() as made:
+        made.actor("a").script.append(Fails("oom_vram", OOM, "failed"))
+        async with made.board.hold(reason="measuring") as hold:
+            with pytest.raises(MisfitError) as caught:
+                await hold.start(arm("a", 3))
+            assert caught.value.verdict.residency == Evicted(None)
+            await hold.start(arm("a", 2))
+        assert made.serving() == ["a@2"]
+
+
+async def test_depth_0_that_runs_out_of_memory_is_waited_for_while_its_supervisor_tries() -> None:
+    async with bench() as made:
+        made.actor("a").script.append(Fails("oom_vram", OOM, "backoff"))
+        async with clients(made, "a") as (waiting,):
+            await until(lambda: made.actor("a").view().state == "backoff")
+            made.actor("a").recover()
+            await until(lambda: waiting.lease)
+            assert waiting.arm() == arm("a")
+        await made.board.switch(arm("a"), reason="it fits after all")
+
+
+@pytest.mark.parametrize(("depth", "instead"), [(2, arm("a")), (0, None)])
+async def test_an_engine_that_runs_out_of_memory_again_and_again_while_it_serves(
+    depth: int, instead: Arm | None
+) -> None:
+    async with bench() as made:
+        await made.board.switch(arm("a", depth), reason="first")
+        made.actor("a")._fail(Fails("oom_vram", OOM, "backoff"))
+        async with clients(made, "a") as (waiting,):
+            await until(lambda: made.board.queue().waiting == 1)
+            made.actor("a")._fail(Fails("oom_vram", OOM, "failed"))
+            await until(lambda: waiting.lease or waiting.rejected)
+            assert waiting.arm() == instead
+            assert (waiting.rejected is None) == (instead is not None)
+
+
 async def test_what_fails_for_another_reason_is_not_taken_for_a_misfit() -> None:
     async with bench() as made:
-        made.actor("a").script.append(Fails("oom_vram", "cudaMalloc failed", "failed"))
+        made.actor("a").script.append(Fails("crash", "cudaMalloc failed", "failed"))
         with pytest.raises(EngineError, match="cudaMalloc") as caught:
             await made.board.switch(arm("a", 2), reason="deeper")
         assert not isinstance(caught.value, MisfitError)
         await made.board.switch(arm("a", 2), reason="again")
         assert made.serving() == ["a@2"]
+
+
+def test_an_arm_that_did_not_fit_is_tried_again_where_there_is_clearly_more_room() -> None:
+    room: list[int | None] = [10_000 * MIB]
+    known = Feasibility(lambda: room[0])
+    known.note("f", arm("a", 3), replace(EVICTED, room_bytes=10_000 * MIB))
+    for mib, fits in ((10_127, False), (10_128, True), (9_000, False)):
+        room[0] = mib * MIB
+        assert (known.misfit("f", arm("a", 3)) is None) == fits
+    room[0] = None
+    assert known.misfit("f", arm("a", 3)) is not None
+    known.note("f", arm("a", 2), EVICTED)
+    room[0] = 10_128 * MIB
+    assert known.misfit("f", arm("a", 2)) is not None, "how much room it had is not known"
+
+
+def test_each_further_load_needs_more_room_than_the_one_that_failed_with_most() -> None:
+    room = [0]
+    known = Feasibility(lambda: room[0])
+    for mib in (10_300, 10_000):
+        known.note("f", arm("a", 3), replace(SPILLED, room_bytes=mib * MIB))
+    room[0] = 10_300 * MIB
+    assert known.misfit("f", arm("a", 3)) is not None
+    known.note("f", arm("a", 3), RESIDENT)
+    known.note("f", arm("a", 3), replace(SPILLED, room_bytes=10_000 * MIB))
+    assert known.misfit("f", arm("a", 3)) is None
 
 
 def test_what_is_remembered_belongs_to_one_fingerprint_and_one_arm() -> None:

@@ -63,6 +63,51 @@ async def test_the_look_before_a_start_is_its_baseline_and_the_one_after_knows_t
     assert (await kept.following(ENGINE, PID)).engine == {PID}
 
 
+def room_of(kept: CardKeeper) -> int | None:
+    """A function, because mypy would narrow the property across awaits."""
+    return kept.room_bytes
+
+
+async def test_room_is_what_is_free_and_what_the_engine_itself_holds(plan: LaunchPlan) -> None:
+    panel = Panel()
+    kept = keeper(panel)
+    assert room_of(kept) is None, "nothing was read yet"
+    before = await loaded(panel, kept, plan)
+    free = (16_368 - 11) * MIB
+    assert room_of(kept) == free
+    panel.clients = [holding(PID, 14_000), holding(99, 300, name="firefox")]
+    panel.vram_mib = 14_311
+    await kept.following(ENGINE, PID)
+    assert room_of(kept) == free - 300 * MIB
+    panel.clients, panel.vram_mib = [holding(PID, 14_000)], 14_011
+    await kept.following(ENGINE, PID)
+    assert room_of(kept) == free
+    panel.clients, panel.vram_mib = None, 9_000  # whose memory it was that fell cannot be seen
+    await kept.following(ENGINE, PID)
+    assert room_of(kept) == free
+    gone(panel)
+    panel.vram_mib = 61
+    assert await kept.released(ENGINE, PID, before, reset=False) is None
+    assert room_of(kept) == free - 50 * MIB
+    panel.vram_mib = None
+    await panel.fresh()
+    assert room_of(kept) is None
+
+
+async def test_the_end_of_another_engine_says_nothing_of_the_room_of_the_present_one(
+    plan: LaunchPlan,
+) -> None:
+    panel = Panel()
+    kept = keeper(panel)
+    old = await kept.admit(plan)
+    await loaded(panel, kept, plan)
+    gone(panel)
+    await kept.released(EngineId("e0"), 4710, old, reset=False)
+    panel.vram_mib = 14_011
+    await panel.fresh()
+    assert room_of(kept) == (16_368 - 11) * MIB
+
+
 async def test_memory_that_is_back_at_once_is_seen_three_times_before_it_counts(
     plan: LaunchPlan,
 ) -> None:
