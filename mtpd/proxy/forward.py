@@ -49,9 +49,10 @@ class Front:
         clock: Clock,
         instance: str,
         owns: Callable[[web.Request], bool],
+        bodies: Bodies,
     ) -> None:
         self._board, self._names, self._models, self._owns = board, names, models, owns
-        self._bodies = Bodies()
+        self._bodies = bodies
         self._headers = {**replies.SERVER, "X-Mtpd-Instance": instance}
         self._carrier = Carrier(
             board=board, on_finished=on_finished, clock=clock, headers=self._headers
@@ -162,6 +163,7 @@ def mount(
     clock: Clock,
     instance: str,
     owns: Callable[[web.Request], bool] = lambda _request: False,
+    bodies: Bodies | None = None,
 ) -> None:
     """Add the inference endpoints, the list of models and the health check.
 
@@ -175,6 +177,7 @@ def mount(
         instance: Names this life of the daemon in every response.
         owns: Whether a request comes from the daemon's own user, who may reach all of an
             engine below ``/upstream``.
+        bodies: Reads request bodies within its limits; the usual ones if left out.
     """
     front = Front(
         board=board,
@@ -184,6 +187,7 @@ def mount(
         clock=clock,
         instance=instance,
         owns=owns,
+        bodies=bodies or Bodies(),
     )
     app.add_routes([web.post(e.path, partial(front.relay, e)) for e in ENDPOINTS])
     app.add_routes([web.post(e.path, partial(front.form, e)) for e in FORMS])

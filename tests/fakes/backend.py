@@ -114,6 +114,8 @@ class ScriptedBackend:
         return self._start("load", {"model": model}, idempotency_key, ENGINE)
 
     async def unload(self, *, model: str | None, idempotency_key: str | None) -> OperationView:
+        if model is not None:
+            await self._need(model)
         return self._start("unload", {"model": model}, idempotency_key, {"engines": []})
 
     async def tune(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from mtpd.clock import Clock
     from mtpd.events import RequestFinished
+    from mtpd.proxy.body import Bodies
     from mtpd.proxy.carry import Board
     from tests.fakes.upstream import Script, Upstream
 
@@ -106,7 +107,9 @@ class Wire:
 
 
 @asynccontextmanager
-async def front(board: Board, clock: Clock) -> AsyncIterator[Front]:
+async def front(
+    board: Board, clock: Clock, *, bodies: Bodies | None = None
+) -> AsyncIterator[Front]:
     """The endpoints on a loopback port while the block runs; profiles "a" and "b"."""
     finished: list[RequestFinished] = []
     owned: list[str] = []
@@ -123,6 +126,7 @@ async def front(board: Board, clock: Clock) -> AsyncIterator[Front]:
         clock=clock,
         instance="life-1",
         owns=lambda _: bool(owned),
+        bodies=bodies,
     )
     async with AsyncExitStack() as stack:
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
@@ -143,6 +147,7 @@ async def stage(
     *,
     limits: Queue = Queue(),  # noqa: B008 - frozen
     slots: int = 1,
+    bodies: Bodies | None = None,
 ) -> AsyncIterator[Stage]:
     """Serve while the block runs; profiles "a" and "b" share the scripted engine."""
     async with AsyncExitStack() as stack:
@@ -152,5 +157,5 @@ async def stage(
         engine = await stack.enter_async_context(upstream(path, script))
         made = await stack.enter_async_context(bench(limits=limits, slots=slots))
         made.endpoints = {name: UnixEndpoint(str(path)) for name in ("a", "b")}
-        ready = await stack.enter_async_context(front(made.board, made.clock))
+        ready = await stack.enter_async_context(front(made.board, made.clock, bodies=bodies))
         yield Stage(**vars(ready), bench=made, engine=engine)

@@ -13,6 +13,7 @@ import aiohttp
 import anyio
 import pytest
 
+from mtpd.proxy.body import Bodies
 from mtpd.proxy.endpoints import ENDPOINTS, FORMS, Endpoint
 from mtpd.types import UnixEndpoint
 from tests.fakes.actors import Fails
@@ -302,6 +303,39 @@ async def test_a_form_that_cannot_be_served_is_told_why(
             assert response.status == status
             assert (await response.json())["error"]["code"] == code
         assert s.engine.seen == []
+
+
+async def test_a_form_that_ends_before_its_last_boundary_means_the_default() -> None:
+    async with stage(json_reply(REPLY)) as s:
+        raw = part("file", b"a")
+        await s.session.post(s.url(TRANSCRIBE), data=raw, headers=KIND)
+        assert (s.finished[0].profile, s.engine.seen[0].body) == ("a", raw)
+
+
+async def test_a_model_behind_more_than_is_held_is_not_looked_for() -> None:
+    bodies = Bodies(limit=500_000)
+    async with stage(json_reply(REPLY), bodies=bodies) as s:
+        late = io.BytesIO(part("file", b"a" * 900_000) + part("model", b"b") + END)
+        async with s.session.post(s.url(TRANSCRIBE), data=late, headers=KIND) as response:
+            assert response.status == 413
+        first = io.BytesIO(part("model", b"b") + part("file", b"a" * 900_000) + END)
+        async with s.session.post(s.url(TRANSCRIBE), data=first, headers=KIND) as response:
+            assert response.status == 200
+        await until(lambda: bodies.held == 0)
+
+
+async def test_a_form_that_stops_arriving_is_given_up_and_frees_the_engine() -> None:
+    raw = part("model", b"b") + part("file", b"a" * 300_000) + END
+    async with stage(json_reply(REPLY), bodies=Bodies(idle_s=0.05)) as s, slow_form(s, raw):
+        reader, writer = await asyncio.open_connection("127.0.0.1", s.port)
+        head = f"POST {TRANSCRIBE} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n"
+        writer.write((head + f"Content-Type: {KIND['Content-Type']}\r\n\r\n").encode())
+        writer.write(raw[:1000])
+        with anyio.fail_after(5):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+        writer.transport.abort()
+        assert (s.finished[0].outcome, s.finished[0].status) == ("failed", 408)
+        assert s.bench.board.queue().in_flight == 0
 
 
 async def test_a_client_that_leaves_in_the_middle_of_a_form_frees_the_engine() -> None:

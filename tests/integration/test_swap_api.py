@@ -13,7 +13,7 @@ import pytest
 
 from mtpd.api import router_mode, swap
 from mtpd.api.sse import StreamSettings
-from mtpd.events import EngineTransition, RequestFinished
+from mtpd.events import DaemonStarted, EngineTransition, RequestFinished
 from mtpd.logfeed import DAEMON, LogFeed
 from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint
 from mtpd.units import HOST
@@ -148,6 +148,13 @@ async def test_an_unload_that_fails_is_not_told_as_done(tmp_path: Path) -> None:
             assert (await response.json())["detail"].startswith("unload: ")
 
 
+async def test_unloading_a_model_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        async with h.owner.post("/api/models/unload/team/nobody") as response:
+            assert response.status == 404
+            assert (await response.json())["error"]["message"] == "model not found"
+
+
 async def test_who_leaves_while_it_is_queued_does_not_unload_later(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         h.backend.queued.add("unload")
@@ -242,6 +249,7 @@ async def test_events_tell_the_present_and_then_what_changes(tmp_path: Path) -> 
             _, body = await event(response)
             assert body["type"] == "modelStatus"
             assert {one["state"] for one in json.loads(body["data"])} == {"stopped"}
+            h.backend.bus.publish(DaemonStarted(version="1"))
             h.feed.add(views.QWEN, ["e"])
             _, body = await event(response)
             assert json.loads(body["data"]) == {"source": "upstream", "data": "e\n"}
@@ -252,7 +260,7 @@ async def test_events_tell_the_present_and_then_what_changes(tmp_path: Path) -> 
                 )
             )  # fmt: skip
             _, body = await event(response)
-            assert (body["type"], json.loads(body["data"])) == ("activity", {"id": 2})
+            assert (body["type"], json.loads(body["data"])) == ("activity", {"id": 3})
             h.backend.bus.close()
             with anyio.fail_after(5):
                 assert await response.content.read() == b""
@@ -277,6 +285,7 @@ async def test_the_router_loads_and_unloads_and_does_not_wait(tmp_path: Path) ->
 async def test_the_routers_events_name_the_model_and_its_status_once(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         async with h.anybody.get("/models/sse") as response:
+            h.backend.bus.publish(DaemonStarted(version="1"))
             for state in ("spawning", "loading", "probing", "ready", "failed"):
                 h.backend.bus.publish(moved(state))
             told = [(await event(response))[1] for _ in range(3)]
