@@ -313,12 +313,12 @@ async def test_a_form_that_ends_before_its_last_boundary_means_the_default() -> 
 
 
 async def test_a_model_behind_more_than_is_held_is_not_looked_for() -> None:
-    bodies = Bodies(limit=500_000)
+    bodies = Bodies(limit=2_000_000)
     async with stage(json_reply(REPLY), bodies=bodies) as s:
-        late = io.BytesIO(part("file", b"a" * 900_000) + part("model", b"b") + END)
+        late = io.BytesIO(part("file", b"a" * 3_000_000) + part("model", b"b") + END)
         async with s.session.post(s.url(TRANSCRIBE), data=late, headers=KIND) as response:
             assert response.status == 413
-        first = io.BytesIO(part("model", b"b") + part("file", b"a" * 900_000) + END)
+        first = io.BytesIO(part("model", b"b") + part("file", b"a" * 3_000_000) + END)
         async with s.session.post(s.url(TRANSCRIBE), data=first, headers=KIND) as response:
             assert response.status == 200
         await until(lambda: bodies.held == 0)
