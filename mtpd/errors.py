@@ -11,6 +11,7 @@ __all__ = [
     "CalibrationError",
     "ConfigError",
     "ConflictError",
+    "DriverError",
     "EngineError",
     "InvalidError",
     "MtpdError",
@@ -54,6 +55,10 @@ class ConfigError(MtpdError):
 
 class BinaryError(MtpdError):
     """No usable llama-server was found, or it cannot do what the profile asks for."""
+
+
+class DriverError(MtpdError):
+    """The driver of a graphics card does not answer."""
 
 
 class EngineError(MtpdError):

@@ -40,7 +40,7 @@ class LaunchPlanner:
         sockets: Private directory for engine sockets.
         home: Private directory that engines take for their home.
         driver: Driver version, or None where none applies.
-        power_cap_w: Cap in force, or None where none applies.
+        power_cap_w: Cap in force at the start, or None where none applies.
         new_token: Makes the unguessable part of names and keys.
         free_port: Finds a loopback port, for engines without unix sockets.
         device_env: Variables that leave an engine that card only.
@@ -131,10 +131,19 @@ class LaunchPlanner:
             draft_file=None if draft is None else self._identity(draft, profile.name),
             device=self._device,
             driver=self._driver,
-            power_cap_w=self._power_cap_w,
+            power_cap_w=self._cap_w(),
             threads=self._config.engine.threads,
             gate=self._gate(),
         )
+
+    def _cap_w(self) -> float | None:
+        """The cap that results hold for: nothing is measured under another than the declared.
+
+        So it stays the same where a reset loses the cap, or where it is set after the start.
+        """
+        hardware = self._config.hardware if self._device_present else None
+        declared_w = None if hardware is None else hardware.power_cap_w
+        return self._power_cap_w if declared_w is None else declared_w
 
     def _gate(self) -> str | None:
         hardware = self._config.hardware if self._device_present else None

@@ -281,9 +281,34 @@ def test_a_gate_without_a_temperature_changes_the_fingerprint_of_a_card(
         which,
         device_present=on_card,
         config=replace(config(which), hardware=replace(hardware, gate=gate)),
+        power_cap_w=150.0,
     )
-    same = bench.planner(which, device_present=on_card).fingerprint(which)
+    same = bench.planner(which, device_present=on_card, power_cap_w=150.0).fingerprint(which)
     assert (planner.fingerprint(which).digest != same.digest) == differs
+
+
+@pytest.mark.parametrize(("on_card", "differs"), [(True, False), (False, True)])
+def test_a_declared_cap_is_the_one_of_the_fingerprint_whatever_the_card_had_at_the_start(
+    bench: Bench,
+    on_card: bool,  # noqa: FBT001
+    differs: bool,  # noqa: FBT001
+) -> None:
+    which = bench.profile()
+    hardware = load(None, overrides={"budget.hardware": "gfx906-16g-150w"}).hardware
+    assert hardware is not None
+    assert hardware.power_cap_w == 150.0
+    digests = {
+        bench.planner(
+            which,
+            device_present=on_card,
+            config=replace(config(which), hardware=hardware),
+            power_cap_w=cap_w,
+        )
+        .fingerprint(which)
+        .digest
+        for cap_w in (150.0, 190.0, None)
+    }
+    assert (len(digests) > 1) == differs
 
 
 def test_the_file_changes_the_fingerprint_by_its_time_alone(bench: Bench) -> None:
