@@ -15,7 +15,7 @@ from mtpd.compat.overlay import overlay
 from mtpd.compat.remarks import Fault, Import, Kind, as_table, is_whole
 from mtpd.compat.routing import check_routing
 from mtpd.compat.swap_keys import TOP_KEYS, is_empty
-from mtpd.compat.swap_model import Shared, put_model
+from mtpd.compat.swap_model import Given, Shared, put_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,6 +50,11 @@ def translate(
     else:
         _File(document, document.value, into, may_set).translate()
     return into
+
+
+def _is_agreed(given: list[Given]) -> bool:
+    """Whether all say the same."""
+    return len({one.value for one in given}) == 1
 
 
 class _File:
@@ -139,19 +144,19 @@ class _File:
         """Variables are for all engines: those are set in which every model agrees."""
         own = as_table(as_table(self.own.get("engine")).get("extra_env"))
         for name, by_model in self.shared.environment.items():
-            given = next(iter(by_model.values()))
-            agreed = {one.value for one in by_model.values()} == {given.value}
-            if own.get(name) == given.value and agreed:
-                continue
-            if not self.may_set(name):
+            lost = list(by_model.values())
+            if name in own:
+                lost = [one for one in lost if one.value != own[name]]
+                message = f"mtpd.engine.extra_env gives {name} another value"
+            elif not self.may_set(name):
                 message = f"{name} may not be set for engines"
-            elif agreed and len(by_model) == len(self.shared.programs):
+            elif len(lost) == len(self.shared.programs) and _is_agreed(lost):
                 path = ("engine", "extra_env", name)
-                self.into.put(path, given.value, line=given.line, key=given.key)
+                self.into.put(path, lost[0].value, line=lost[0].line, key=lost[0].key)
                 continue
             else:
                 message = f"{name} is set for all engines or for none: see mtpd.engine.extra_env"
-            for one in by_model.values():
+            for one in lost:
                 self.into.remark(Kind.NOT_HONOURED, one.line, one.key, message)
 
     def own_settings(self) -> None:

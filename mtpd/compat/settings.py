@@ -115,7 +115,7 @@ class _Profile:
         if option is None or option.value is None:
             return
         self.set("model", option.value, option)
-        if not option.value.startswith(("/", "~")):
+        if not option.value.startswith(("/", "~", "bundled:")):
             message = (
                 f"{option.value!r} is looked for beside this file, not in the working directory"
             )

@@ -19,7 +19,8 @@ def toml_text(table: Mapping[str, object]) -> str:
     Raises:
         TypeError: It holds a value that TOML does not have.
     """
-    return "\n".join(_lines((), table)) + "\n"
+    # JSON, which strings and keys are written as, does not escape this one; TOML must.
+    return "".join(f"{line}\n" for line in _lines((), table)).replace("\x7f", "\\u007f")
 
 
 def _lines(at: tuple[str, ...], table: Mapping[str, object]) -> Iterator[str]:
@@ -37,7 +38,7 @@ def _value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, list):

@@ -85,6 +85,16 @@ def test_what_was_imported_loads_as_the_same_configuration(folder: Path) -> None
     assert made.remarks == ()
 
 
+def test_a_bundled_model_and_a_bare_program_are_no_paths(folder: Path) -> None:
+    cmd = "llama-server-hip --port ${PORT} -m bundled:tiny-chained.gguf -c 512 -np 1"
+    (folder / "config.yaml").write_text(f"models: {{m: {{cmd: '{cmd}'}}}}\n")
+    result = run(import_, "config.yaml", "--out", "made")
+    assert "changed" not in result.stderr
+    made = load(folder / "made" / "mtpd.toml")
+    assert made.engine.binary == "llama-server-hip"
+    assert made.profiles["m"].model == str(bundled_model("tiny-chained.gguf"))
+
+
 def test_nothing_is_written_over_without_force(folder: Path) -> None:
     (folder / "mtpd.toml").write_text("mine")
     result = run(import_, "config.yaml")

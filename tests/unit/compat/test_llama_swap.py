@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mtpd.compat.remarks import Kind
+from mtpd.compat.remarks import MAX_MESSAGE, Kind
 from tests.unit.compat.translating import faults, one_model, profile, swap, told
 
 EXAMPLE = Path(__file__).with_name("example.yaml").read_text()
@@ -272,6 +272,7 @@ def test_the_settings_of_the_daemon() -> None:
         ("    ttl: 60\n", Kind.NOT_HONOURED, "ttl"),
         ("    ttl: 0\n", None, ""),
         ("    ttl: -1\n", None, ""),
+        ("    cmdStop: kill ${PID}\n", Kind.NOT_HONOURED, "cmdStop"),
         ("    unlisted: true\n", Kind.NOT_HONOURED, "unlisted"),
         ("    unlisted: false\n", None, ""),
         ("    concurrencyLimit: 0\n", None, ""),
@@ -289,6 +290,7 @@ def test_the_settings_of_the_daemon() -> None:
 )
 def test_keys_of_a_model(more: str, kind: Kind | None, key: str) -> None:
     made = one_model("-c 1 -np 1", more)
+    assert made.faults == []
     found = [
         f"{one.kind} {'.'.join(map(str, one.key[2:]))}"
         for one in made.remarks
@@ -313,6 +315,15 @@ def test_keys_of_a_model(more: str, kind: Kind | None, key: str) -> None:
 def test_keys_of_the_file(text: str, kind: Kind | None) -> None:
     found = [(one.kind, one.line) for one in swap(text).remarks]
     assert found == ([] if kind is None else [(kind, 1)])
+
+
+def test_a_message_is_short_whatever_the_file_holds() -> None:
+    word = "x" * 5000
+    made = one_model(f"--{word} -c {word}")
+    messages = [one.message for one in made.remarks]
+    messages += [one.message for one in (*made.faults, *swap(f"a: !{word} 1").faults)]
+    assert len(messages) >= 3
+    assert max(map(len, messages)) == MAX_MESSAGE
 
 
 def test_a_secret_is_never_repeated() -> None:

@@ -66,12 +66,25 @@ def test_variables_are_set_where_every_model_agrees(
     assert [one.split(":")[1] for one in told(made)] == [f" models.{name}.env.0" for name in lost]
 
 
-def test_a_variable_that_the_file_sets_itself_is_not_told() -> None:
+@pytest.mark.parametrize(
+    ("b", "lost"),
+    [
+        ("/b", []),
+        ('/b\n    env: ["HSA_X=1"]', []),
+        (
+            '/b\n    env: ["HSA_X=2"]',
+            ["8: models.b.env.0: mtpd.engine.extra_env gives HSA_X another value"],
+        ),
+    ],
+)
+def test_a_variable_that_the_file_sets_itself(b: str, lost: list[str]) -> None:
     text = "mtpd: {engine: {extra_env: {HSA_X: '1'}}}\n" + TWO.format(
         a='llama-server --port ${PORT} -m /a\n    env: ["HSA_X=1"]',
-        b="llama-server --port ${PORT} -m /b",
+        b=f"llama-server --port ${{PORT}} -m {b}",
     )
-    assert told(swap(text)) == []
+    made = swap(text)
+    assert made.tree["engine"] == {"extra_env": {"HSA_X": "1"}}
+    assert told(made) == lost
 
 
 def test_names_that_a_profile_cannot_have() -> None:
