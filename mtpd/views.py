@@ -238,7 +238,14 @@ class ModelView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementView:
-    """One stored repetition of a cell."""
+    """One stored repetition of a cell.
+
+    Attributes:
+        power_mean_w: What the card drew meanwhile; None where it was not measured.
+        joules_per_token: Energy of the decoding per generated token, likewise.
+        net_joules_per_token: The same beyond what the idle card would have drawn; None
+            also where that is not known.
+    """
 
     id: int
     at: str
@@ -260,6 +267,9 @@ class MeasurementView:
     digest: str
     residency: str
     excluded: str | None
+    power_mean_w: float | None = None
+    joules_per_token: float | None = None
+    net_joules_per_token: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

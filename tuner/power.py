@@ -111,7 +111,7 @@ class Energy:
     Attributes:
         joules: All that the card drew.
         duration_s: Over how long.
-        source: counter or integrated.
+        source: counter, integrated or mean power.
     """
 
     joules: float
@@ -122,11 +122,16 @@ class Energy:
         """Joules beyond what the idle card would have drawn; never below 0."""
         return max(0.0, self.joules - idle_w * self.duration_s)
 
-    def per_token_j(self, tokens: int) -> float | Unknown:
-        """Joules per generated token."""
+    @property
+    def mean_w(self) -> float:
+        """Mean power."""
+        return self.joules / self.duration_s
+
+    def per_token_j(self, tokens: int, *, idle_w: float = 0.0) -> float | Unknown:
+        """Joules per generated token, beyond what a card that idles at ``idle_w`` draws."""
         if tokens <= 0:
             return Unknown("no token was generated")
-        return self.joules / tokens
+        return self.net_j(idle_w) / tokens
 
 
 def measured(samples: Sequence[PowerSample]) -> Energy | Unknown:

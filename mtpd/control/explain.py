@@ -14,7 +14,7 @@ from tuner.plan import History
 from tuner.summary import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mtpd.views import DecisionView, DepthRowView, Json, MeasurementView
     from tuner.types import Observation
@@ -53,7 +53,12 @@ def explanation(
     """
     rows = depth_rows(summarise(observations))
     notes = [f"note: {e}" for e in decision.evidence if e.startswith("the machine was busy")]
-    chain = [_measured(measurements), *(_row(row) for row in rows), *notes, decision.reason]
+    chain = [
+        _measured(measurements),
+        *(_row(row, measurements) for row in rows),
+        *notes,
+        decision.reason,
+    ]
     if decision.outcome:
         chain.append(f"then: {decision.outcome}")
     inputs = decode_inputs(recorded or {}, observations)
@@ -170,7 +175,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _row(row: DepthRowView) -> str:
+def _row(row: DepthRowView, measurements: Sequence[MeasurementView]) -> str:
     name = f"{row.arm.profile}@{row.arm.depth}"
     if row.decode_tps is None:
         return f"{name}: not measured ({row.note or row.residency})"
@@ -179,4 +184,23 @@ def _row(row: DepthRowView) -> str:
         text += f", {row.tokens_per_step:.2f} tokens per step"
     for one in row.acceptance:
         text += f", alpha{one.position} {one.alpha.mid:.3f} ({one.accepted}/{one.offered})"
+    text += _energy([one for one in measurements if one.arm == row.arm])
     return f"{text}; {row.note}" if row.note else text
+
+
+def _energy(measurements: Sequence[MeasurementView]) -> str:
+    """Energy per token over the repetitions of an arm that have it; "" where none has."""
+    used = [one for one in measurements if one.excluded is None]
+    gross_j = _per_token(used, lambda one: one.joules_per_token)
+    net_j = _per_token(used, lambda one: one.net_joules_per_token)
+    if gross_j is None:
+        return ""
+    return f", {gross_j:.2f} J/token" + ("" if net_j is None else f" ({net_j:.2f} above idle)")
+
+
+def _per_token(
+    measurements: Sequence[MeasurementView], pick: Callable[[MeasurementView], float | None]
+) -> float | None:
+    known = [(one.tokens, joules) for one in measurements if (joules := pick(one)) is not None]
+    tokens = sum(count for count, _ in known)
+    return sum(count * joules for count, joules in known) / tokens if tokens else None

@@ -115,4 +115,5 @@ def _conditions(around: Around) -> Conditions:
         junction_max_c=around.junction_max_c,
         power_mean_w=around.power_mean_w,
         power_cap_w=around.power_cap_w,
+        power_idle_w=around.power_idle_w,
     )

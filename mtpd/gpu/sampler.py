@@ -198,6 +198,7 @@ class Sampler:
             [one for one in samples if begin_s <= one.at_s <= end_s],
             cap_w=self._cap_w,
             junction_limit_c=self._junction_limit_c,
+            idle_w=idle.value if isinstance(idle := self.idle_w, Value) else None,
         )
 
     def cap_held(self) -> CapHeld | Unknown:

@@ -82,8 +82,9 @@ class Around:
         edge_start_c: Edge temperature at its begin, degrees Celsius.
         edge_end_c: Edge temperature at its end.
         junction_max_c: Highest temperature of the hottest spot.
-        power_mean_w: Mean power.
+        power_mean_w: Mean power, by the card's counter where it has a real one.
         power_cap_w: Power limit.
+        power_idle_w: What the card draws while it computes nothing.
         slowed: Why it is not comparable with one on a cool card, or None where it is.
     """
 
@@ -92,11 +93,16 @@ class Around:
     junction_max_c: float | None = None
     power_mean_w: float | None = None
     power_cap_w: float | None = None
+    power_idle_w: float | None = None
     slowed: str | None = None
 
 
 def around(
-    samples: Sequence[PowerSample], *, cap_w: float | None, junction_limit_c: float | None
+    samples: Sequence[PowerSample],
+    *,
+    cap_w: float | None,
+    junction_limit_c: float | None,
+    idle_w: float | None = None,
 ) -> Around:
     """What the readings of one repetition say of the card.
 
@@ -104,7 +110,9 @@ def around(
         samples: Oldest first.
         cap_w: The power limit, or None.
         junction_limit_c: Critical temperature of the hottest spot, or None.
+        idle_w: What the card draws while it computes nothing, or None.
     """
+    energy = power.measured(samples)
     edges = [one.edge_c for one in samples if one.edge_c is not None]
     slowed = power.slowed(samples, junction_limit_c=junction_limit_c).reason
     held = None if cap_w is None else power.cap_held(samples, cap_w=cap_w)
@@ -116,8 +124,9 @@ def around(
         junction_max_c=max(
             (one.junction_c for one in samples if one.junction_c is not None), default=None
         ),
-        power_mean_w=power.mean_w(samples),
+        power_mean_w=power.mean_w(samples) if isinstance(energy, Unknown) else energy.mean_w,
         power_cap_w=cap_w,
+        power_idle_w=idle_w,
         slowed=slowed,
     )
 

@@ -60,6 +60,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(version=2, name="model_files", sql=_resource("model_files.sql")),
     Migration(version=3, name="offered", sql=_resource("offered.sql")),
     Migration(version=4, name="room", sql=_resource("room.sql")),
+    Migration(version=5, name="idle", sql=_resource("idle.sql")),
 )
 """Every version ever released, in order; a released one is never edited."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mtpd.clock import rfc3339
 from mtpd.store import rows
 from mtpd.views import ArmView, MeasurementView
+from tuner.power import Energy
 from tuner.types import Observation
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Conditions:
         junction_max_c: Highest junction temperature seen.
         power_mean_w: Mean board power, watts.
         power_cap_w: Cap that was declared, watts.
+        power_idle_w: What the board draws while it computes nothing, watts.
     """
 
     edge_start_c: float | None = None
@@ -44,6 +46,7 @@ class Conditions:
     junction_max_c: float | None = None
     power_mean_w: float | None = None
     power_cap_w: float | None = None
+    power_idle_w: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +102,7 @@ _COLUMNS = (
     "junction_max_c",
     "power_mean_w",
     "power_cap_w",
+    "power_idle_w",
 )
 _INSERT = (
     f"INSERT INTO measurements ({', '.join(_COLUMNS)})"  # noqa: S608 - constant names
@@ -145,7 +149,8 @@ class Measurements:
             *_counted(observation, acceptance_source),
             *(observation.digest, *rows.residency_columns(observation.residency)),
             *(observation.excluded, around.edge_start_c, around.edge_end_c),
-            *(around.junction_max_c, around.power_mean_w, around.power_cap_w),
+            *(around.junction_max_c, around.power_mean_w),
+            *(around.power_cap_w, around.power_idle_w),
         )
         fields = None if fingerprint_fields is None else rows.dump(dict(fingerprint_fields))
 
@@ -310,6 +315,7 @@ def _observation(row: sqlite3.Row) -> Observation:
 
 
 def _view(row: sqlite3.Row) -> MeasurementView:
+    gross_j, net_j = _joules_per_token(row)
     return MeasurementView(
         id=row["id"],
         at=row["at"],
@@ -331,7 +337,28 @@ def _view(row: sqlite3.Row) -> MeasurementView:
         digest=row["digest"],
         residency=row["residency"],
         excluded=row["excluded"],
+        power_mean_w=row["power_mean_w"],
+        joules_per_token=gross_j,
+        net_joules_per_token=net_j,
     )
+
+
+def _joules_per_token(row: sqlite3.Row) -> tuple[float | None, float | None]:
+    """All, and what is beyond the idle card; None where it was not measured.
+
+    The mean power is that of the whole repetition, its prompt included; a card at its cap
+    draws the same for both.
+    """
+    power_w, decode_s = row["power_mean_w"], row["decode_s"]
+    if power_w is None:
+        return None, None
+    energy = Energy(joules=power_w * decode_s, duration_s=decode_s, source="mean power")
+
+    def above(idle_w: float | None) -> float | None:
+        found = None if idle_w is None else energy.per_token_j(row["tokens"], idle_w=idle_w)
+        return found if isinstance(found, float) else None
+
+    return above(0.0), above(row["power_idle_w"])
 
 
 def _conditions(row: sqlite3.Row) -> Conditions:
@@ -341,4 +368,5 @@ def _conditions(row: sqlite3.Row) -> Conditions:
         junction_max_c=row["junction_max_c"],
         power_mean_w=row["power_mean_w"],
         power_cap_w=row["power_cap_w"],
+        power_idle_w=row["power_idle_w"],
     )

@@ -298,6 +298,9 @@ def measurement(number: int = 1) -> MeasurementView:
         digest="ab12cd" + "0" * 58,
         residency="resident",
         excluded=None,
+        power_mean_w=148.0,
+        joules_per_token=2.64,
+        net_joules_per_token=2.27,
     )
 
 

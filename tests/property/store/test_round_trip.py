@@ -87,6 +87,7 @@ CONDITIONS = st.builds(
     edge_end_c=MAYBE_REAL,
     junction_max_c=MAYBE_REAL,
     power_mean_w=MAYBE_REAL,
+    power_idle_w=MAYBE_REAL,
     power_cap_w=MAYBE_REAL,
 )
 DECISION = st.builds(

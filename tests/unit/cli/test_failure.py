@@ -17,6 +17,7 @@ from mtpd.errors import (
     CalibrationError,
     ConfigError,
     ConflictError,
+    DriverError,
     EngineError,
     InvalidError,
     MtpdError,
@@ -57,6 +58,7 @@ def run(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[int, 
         (MtpdError("it failed"), 1),
         (BinaryError("it failed"), 1),
         (CalibrationError("it failed"), 1),
+        (DriverError("it failed"), 1),
         (EngineError("it failed", failure="crash"), 1),
         (StoreError("it failed"), 1),
         (UpstreamError("it failed"), 1),
@@ -77,8 +79,8 @@ def test_an_expected_error_is_its_sentence_and_its_exit_code(
 
 def test_every_error_class_is_in_the_list_above() -> None:
     known = {
-        *(BinaryError, CalibrationError, ConfigError, ConflictError, EngineError, InvalidError),
-        *(NotFoundError, StateError, StoreError, UnreachableError, UpstreamError),
+        *(BinaryError, CalibrationError, ConfigError, ConflictError, DriverError, EngineError),
+        *(InvalidError, NotFoundError, StateError, StoreError, UnreachableError, UpstreamError),
     }
     ours = {c for c in MtpdError.__subclasses__() if c.__module__ == "mtpd.errors"}
     assert ours == known

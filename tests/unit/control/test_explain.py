@@ -33,6 +33,22 @@ def test_the_chain_goes_from_the_cells_over_the_rows_to_the_sentence() -> None:
     assert found.chain[3:] == ("depth 2 is faster",)
 
 
+def test_a_row_has_the_energy_per_token_of_the_repetitions_that_count_and_have_it() -> None:
+    asked: dict[str, object] = {"arm": TWO, "start_id": "start-of-tiny@2"}
+    stored = (
+        STORED[0],
+        measurement_view(**asked, tokens=100, joules_per_token=3.0, net_joules_per_token=2.5),
+        measurement_view(**asked, tokens=300, joules_per_token=2.0),
+        measurement_view(**asked, tokens=900, joules_per_token=9.0, excluded="too hot"),
+        measurement_view(**asked),
+    )
+    chain = explanation(decision_view(), stored, TOLD).chain
+    assert "J/token" not in chain[1], "it was not measured"
+    assert chain[2].endswith("(30/38), 2.25 J/token (2.50 above idle)")
+    without = (STORED[0], measurement_view(**asked, joules_per_token=2.0))
+    assert explanation(decision_view(), without, TOLD).chain[2].endswith(", 2.00 J/token")
+
+
 def test_the_outcome_ends_the_chain() -> None:
     found = explanation(decision_view(outcome="ready, host"), STORED, TOLD)
     assert found.chain[-1] == "then: ready, host"

@@ -38,6 +38,13 @@ def test_a_repetition_at_the_cap_is_comparable() -> None:
     )
 
 
+def test_a_real_counter_is_believed_before_the_readings_of_power() -> None:
+    trace = [replace(one, energy_j=140.0 * one.at_s) for one in _trace(149.0)]
+    found = around(trace, cap_w=None, junction_limit_c=None, idle_w=20.0)
+    assert found.power_mean_w == pytest.approx(140.0)
+    assert found.power_idle_w == 20.0
+
+
 def test_a_repetition_above_the_cap_is_not() -> None:
     found = around(_trace(171.0), cap_w=150.0, junction_limit_c=None)
     assert found.slowed == "the card drew 171 W under a cap of 150 W"

@@ -10,7 +10,7 @@ import pytest
 from mtpd.errors import StoreError
 from mtpd.store.db import Database
 from mtpd.store.operations_table import OperationRows
-from mtpd.store.samples import MeasurementFilter, Measurements
+from mtpd.store.samples import Conditions, MeasurementFilter, Measurements
 from tests.fakes.clock import FakeClock
 from tests.fakes.values import DEPTH_0, observation, operation_view
 
@@ -83,6 +83,27 @@ async def test_unknown_counters_stay_unknown(tmp_path: Path) -> None:
         0,
         None,
     )
+
+
+@pytest.mark.parametrize(
+    ("power_w", "idle_w", "gross_j", "net_j"),
+    [(150.0, 20.0, 3.0, 2.6), (150.0, None, 3.0, None), (None, 20.0, None, None)],
+)
+async def test_energy_per_token_is_shown_where_the_power_was_measured(
+    tmp_path: Path,
+    power_w: float | None,
+    idle_w: float | None,
+    gross_j: float | None,
+    net_j: float | None,
+) -> None:
+    around = Conditions(power_mean_w=power_w, power_idle_w=idle_w)
+    async with _opened(tmp_path) as (_, measurements):
+        taken = observation(tokens=100, decode_s=2.0)
+        number = await measurements.add(taken, acceptance_source=SOURCE, conditions=around)
+        view = await measurements.get(number)
+    assert view is not None
+    assert view.power_mean_w == power_w
+    assert (view.joules_per_token, view.net_joules_per_token) == (gross_j, net_j)
 
 
 async def test_a_later_measurement_tells_what_a_fingerprint_stands_for(tmp_path: Path) -> None:

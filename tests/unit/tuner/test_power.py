@@ -142,6 +142,8 @@ def test_joules_per_token_and_beyond_idle() -> None:
     assert energy.per_token_j(503) == pytest.approx(2.98, abs=0.005)
     assert energy.net_j(21.0) == pytest.approx(1290.0)
     assert energy.net_j(400.0) == 0.0
+    assert energy.per_token_j(500, idle_w=21.0) == pytest.approx(2.58)
+    assert energy.mean_w == 150.0
     assert isinstance(energy.per_token_j(0), Unknown)
 
 
