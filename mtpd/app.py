@@ -292,7 +292,9 @@ class House:
             bus=bus,
             describe=self.hashes.fields,
         )
-        held = SwitchboardDevice(switchboard=self.switchboard, heard=self._heard)
+        held = SwitchboardDevice(
+            switchboard=self.switchboard, heard=self._heard, refusal=self.telemetry.gates.refusal
+        )
         self.tuning = Tuning(
             config=config,
             calibrator=self.telemetry.calibrator(config.workloads),

@@ -17,7 +17,7 @@ from mtpd import prompts
 from mtpd.engine import prom, timings
 from mtpd.engine.acceptance import read_acceptance
 from mtpd.engine.prom import SpecCounters
-from mtpd.errors import BinaryError, CalibrationError, EngineError, UpstreamError
+from mtpd.errors import BinaryError, CalibrationError, EngineError, GateClosedError, UpstreamError
 from mtpd.gpu.window import Around
 from mtpd.proxy.feasibility import MisfitError
 from mtpd.short_steps import StepClock
@@ -289,8 +289,7 @@ class _Run:
     async def _cells(self, asked: Ask, started: Started) -> None:
         gate = await self.gate()
         if not gate.passed:
-            msg = f"the measurement gate did not open: {gate.reason}"
-            raise CalibrationError(msg, hint="mtpctl status shows every gate with its reading")
+            raise GateClosedError(gate.reason)
         log.info("calibration.gate", gate=gate.gate, edge_c=gate.edge_c, reason=gate.reason)
         await self._warm_up(asked.cells[0], started.client)
         for cell in asked.cells:

@@ -13,6 +13,7 @@ __all__ = [
     "ConflictError",
     "DriverError",
     "EngineError",
+    "GateClosedError",
     "InvalidError",
     "MtpdError",
     "NotFoundError",
@@ -85,6 +86,16 @@ class UpstreamError(MtpdError):
 
 class CalibrationError(MtpdError):
     """A calibration ended without a choice; the cells measured so far are kept."""
+
+
+class GateClosedError(CalibrationError):
+    """Nothing may be measured now: the card is hot, or its power cap is not in force."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the measurement gate did not open: {reason}",
+            hint="mtpctl status shows every gate with its reading",
+        )
 
 
 class UnreachableError(MtpdError):

@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from mtpd.calibrate import Started
+from mtpd.errors import GateClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from mtpd.engine.client import EngineClient
     from mtpd.engine.heard import RequestFacts
@@ -44,15 +45,34 @@ class HeldDevice:
 
 
 class SwitchboardDevice:
-    """Gives calibrations the device, and says what serves."""
+    """Gives calibrations the device, and says what serves.
 
-    def __init__(self, *, switchboard: Switchboard[EngineClient], heard: RequestFacts) -> None:
+    Args:
+        switchboard: Owns the engines.
+        heard: What engines say of single requests.
+        refusal: Why nothing can be measured now, or None.
+    """
+
+    def __init__(
+        self,
+        *,
+        switchboard: Switchboard[EngineClient],
+        heard: RequestFacts,
+        refusal: Callable[[], Awaitable[str | None]],
+    ) -> None:
         self._switchboard = switchboard
         self._heard = heard
+        self._refusal = refusal
 
     @asynccontextmanager
     async def hold(self, reason: str) -> AsyncIterator[HeldDevice]:
-        """Drain, then have the device alone while the block runs."""
+        """Drain, then have the device alone while the block runs.
+
+        Raises:
+            GateClosedError: Nothing can be measured; what serves goes on.
+        """
+        if (why := await self._refusal()) is not None:
+            raise GateClosedError(why)
         async with self._switchboard.hold(reason=reason) as hold:
             yield HeldDevice(hold, self._heard)
 

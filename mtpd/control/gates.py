@@ -99,11 +99,23 @@ class Gates:
                 return replace(result, reason=reason, gate="timeout")
             await self._sleep(SAMPLE_S)
 
+    async def refusal(self) -> str | None:
+        """Why nothing can be measured whatever is started, or None while that may be.
+
+        Asked before requests are drained and an engine is stopped for it. A cap that cannot
+        be read now may be readable once the card is awake, so that is left to ``measuring``.
+        """
+        cap = await self._cap()
+        return cap.reason if cap.state == "failed" else None
+
+    async def _cap(self) -> GateView:
+        limits = await self._sampler.power_cap()
+        return gate.cap(limits, wanted_w=self._cap_w, held=self._sampler.cap_held())
+
     async def _look(self, edges: Edges) -> tuple[Sample, tuple[GateView, GateView]]:
         sample = await self._sampler.fresh()
         edges.append((sample.at_s, sample.reading.edge_c))
-        limits = await self._sampler.power_cap()
-        cap = gate.cap(limits, wanted_w=self._cap_w, held=self._sampler.cap_held())
+        cap = await self._cap()
         return sample, (self._cooling(tuple(edges)), cap)
 
     def _cooling(self, edges: Sequence[tuple[float, Reading[float]]]) -> GateView:

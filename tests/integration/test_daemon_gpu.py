@@ -80,6 +80,7 @@ async def test_nothing_is_measured_on_a_card_without_a_declared_cap(tmp_path: Pa
         assert ended.state == "failed"
         assert ended.error is not None
         assert "no hardware profile declares one" in str(ended.error["detail"])
+        assert (await running.control.status()).engines == (), "nothing was started for it"
         found = await running.control.measurements(
             model=None, depth=None, workload=None, operation_id=None, ids=None, limit=10
         )

@@ -46,6 +46,7 @@ class Card:
 
     def __init__(self, *readings: GpuReading) -> None:
         self._left = list(readings)
+        self._now = readings[0]
         self.reads = 0
 
     def devices(self) -> tuple[Device, ...]:
@@ -235,3 +236,18 @@ async def test_who_asks_for_the_status_meanwhile_does_not_shorten_the_hold(gates
     asked = gates(card, waiting, sleep=sleep_while_somebody_asks)
     assert (await asked.measuring()).passed
     assert waiting.slept == [SAMPLE_S, SAMPLE_S]
+
+
+async def test_a_cap_that_cannot_pass_refuses_before_an_engine_is_started(gates: Make) -> None:
+    waiting = Waiting()
+    assert await gates(Card(reading(90.0)), waiting).refusal() is None, "it may cool"
+    assert await gates(Card(reading(None)), waiting).refusal() is None
+    unread = replace(reading(40.0), power_cap_w=Absent("the card is asleep"))
+    assert await gates(Card(unread), waiting).refusal() is None, "it may wake"
+    wrong = replace(reading(40.0), power_cap_w=Value(190.0, "scripted"))
+    assert "190 W" in str(await gates(Card(wrong), waiting).refusal())
+
+
+async def test_a_card_without_a_profile_is_judged_by_an_absolute_temperature(gates: Make) -> None:
+    result = await gates(Card(reading(40.0)), Waiting(), hardware=None).measuring()
+    assert result.gate == "absolute"
