@@ -27,6 +27,8 @@ DEFAULT_DEPTH = 3
 """``--spec-draft-n-max`` where none is given, by the help of build b11434."""
 
 _MAX_DEPTH = 16
+_NEED_FILE = frozenset({"draft-model", "eagle3"})
+_TAKE_FILE = _NEED_FILE | {"mtp-file"}
 _DEPTHS = {"ngram": "spec-ngram-simple-size-m"}
 
 
@@ -57,6 +59,10 @@ class _Drafter:
         chosen = self.options.pop("spec-type", None)
         kind = self.kind(chosen, file)
         origin = chosen or file
+        if kind in _NEED_FILE and file is None and origin is not None:
+            message = f"{origin.shown!r} needs a file, and none is named with -md: no speculation"
+            self.tell(Kind.NOT_HONOURED, origin, message)
+            kind = "none"
         if origin is None or kind == "none":
             line, key = self.into.lines.get(self.at, 1), self.into.keys.get(self.at, self.at)
             self.into.put((*self.at, "drafter", "kind"), "none", line=line, key=key)
@@ -65,8 +71,10 @@ class _Drafter:
         if kind == "mtp" and file is not None:
             kind = "mtp-file"
         self.set("kind", kind, origin)
-        if file is not None:
+        if file is not None and kind in _TAKE_FILE:
             self.set("model", file.value, file)
+        elif file is not None:
+            self.tell(Kind.NOT_HONOURED, file, f"a drafter of kind {kind!r} has no file here")
         self.depth(kind, origin)
         self.p_min()
         self.kv_type(kv_type, origin)

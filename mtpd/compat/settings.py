@@ -90,10 +90,9 @@ class _Profile:
         self.model()
         self.context()
         self.slots()
-        self.whole_number("threads", "threads", absent=-1)
-        self.whole_number("batch-size", "batch")
-        self.whole_number("ubatch-size", "ubatch")
-        self.whole_number("seed", "seed", absent=-1)
+        self.whole_number("threads", "threads", least=1)
+        self.batches()
+        self.whole_number("seed", "seed", least=0)
         kv_type = self.kv_type()
         self.layers()
         self.fit()
@@ -134,7 +133,7 @@ class _Profile:
 
     def slots(self) -> None:
         if "parallel" in self.rest:
-            self.whole_number("parallel", "slots", absent=-1)
+            self.whole_number("parallel", "slots", least=1)
             return
         line, key = self.place()
         message = "no number of slots means up to four to llama-server; here it is one"
@@ -144,11 +143,24 @@ class _Profile:
         """Where the model itself is written."""
         return self.into.lines.get(self.at, 1), self.into.keys.get(self.at, self.at)
 
-    def whole_number(self, flag: str, name: str, *, absent: int | None = None) -> None:
+    def whole_number(self, flag: str, name: str, *, least: int | None = None) -> int | None:
+        """Put a number; one below ``least`` stands for the engine's default."""
         option = self.rest.pop(flag, None)
         value = None if option is None else number(option, self.into)
-        if option is not None and value is not None and value != absent:
-            self.set(name, value, option)
+        if option is None or value is None or (least is not None and value < least):
+            return None
+        self.set(name, value, option)
+        return value
+
+    def batches(self) -> None:
+        """The physical batch is at most the logical one, which llama-server sees to itself."""
+        physical = self.rest.get("ubatch-size")
+        logical_size = self.whole_number("batch-size", "batch")
+        size = self.whole_number("ubatch-size", "ubatch")
+        if physical is not None and size and logical_size and size > logical_size:
+            self.set("ubatch", logical_size, physical)
+            message = f"is {logical_size}, the logical batch, which it may not exceed"
+            self.tell(Kind.CHANGED, physical, message)
 
     def kv_type(self) -> str:
         """One type for keys and values: where two are written, the one with more bits."""

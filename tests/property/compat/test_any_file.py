@@ -105,6 +105,69 @@ ini_lines = st.one_of(
 ini_texts = st.lists(ini_lines, max_size=12).map("\n".join)
 
 
+GOOD_FLAGS = (
+    ("-c", "1024"), ("--ctx-size", "4096"), ("-np", "2"), ("-ctk", "q8_0"), ("-ctv", "q4_0"),
+    ("-ngl", "99"), ("-ngl", "3"), ("-t", "2"), ("-b", "512"), ("-ub", "64"), ("-s", "5"),
+    ("-fit", "off"), ("-fa", "on"), ("-dev", "ROCm0"), ("--temp", "0.5"), ("--draft-max", "2"),
+    ("--spec-type", "draft-mtp"), ("--spec-type", "ngram-simple"), ("--spec-type", "draft-eagle3"),
+    ("-ub", "1024"), ("-md", "d.gguf"),
+    ("--spec-draft-p-min", "0.5"), ("-ctkd", "q8_0"), ("--metrics", ""), ("--no-mmap", ""),
+    ("-hf", "org/x"), ("--api-key", "k"), ("--host", "10.0.0.1"), ("-m", "other.gguf"),
+)  # fmt: skip
+good_flags = st.lists(st.sampled_from(GOOD_FLAGS), max_size=6)
+good_models = st.fixed_dictionaries(
+    {"cmd": good_flags.map(lambda pairs: f"{GOOD} {' '.join(' '.join(pair) for pair in pairs)}")},
+    optional={
+        "env": st.lists(st.sampled_from(["A=1", "HSA_X=1", "LLAMA_ARG_CTX_SIZE=512"])),
+        "ttl": st.integers(-1, 3),
+        "metadata": st.just({"mtpd": {"tags": ["x"], "slots": 1}}) | st.just({"a": "${w}"}),
+        "filters": st.just({"setParamsByID": {"${MODEL_ID}": {}}}),
+        "macros": st.just({"w": 9}),
+    },
+)
+GOOD = "${server} --port ${PORT} -m ${w}.gguf"
+good_files = st.fixed_dictionaries(
+    {
+        "macros": st.just({"server": "llama-server", "w": 7}),
+        "models": st.dictionaries(st.sampled_from(["a", "b", "c-d", "c/d", "é"]), good_models),
+    },
+    optional={
+        "groups": st.just({"g": {"swap": False, "members": ["a"]}}),
+        "mtpd": st.just({"server": {"max_waiting": 3}, "tuning": {"mode": "off"}}),
+        "globalTTL": st.integers(0, 2),
+    },
+)
+good_sections = st.dictionaries(
+    st.sampled_from(["*", "default", "a", "b:q4", "c/d"]), good_flags, min_size=1
+)
+
+
+def loaded_again(suffix: str, data: bytes) -> None:
+    """The file is used, and its import loads as the same configuration."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"config{suffix}")
+        path.write_bytes(data)
+        config = loaded(path)
+        assert not isinstance(config, tuple), config
+        imported_again(path, config)
+
+
+@settings(max_examples=100)
+@given(good_files)
+def test_a_usable_file_of_llama_swap_comes_back(content: dict[str, object]) -> None:
+    loaded_again(".yaml", yaml_of(content).encode())
+
+
+@settings(max_examples=100)
+@given(good_sections)
+def test_a_usable_preset_file_comes_back(content: dict[str, list[tuple[str, str]]]) -> None:
+    lines = ["version = 1"]
+    for name, pairs in content.items():
+        lines += [f"[{name}]", "model = m.gguf"]
+        lines += [f"{flag.lstrip('-')} = {value or '1'}" for flag, value in pairs]
+    loaded_again(".ini", "\n".join(lines).encode())
+
+
 def outcome(suffix: str, data: bytes) -> None:
     """Load, and import what loads: both end as they may end."""
     with tempfile.TemporaryDirectory() as folder:
@@ -117,6 +180,12 @@ def outcome(suffix: str, data: bytes) -> None:
             return
         lines = data.decode().replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
         assert all(1 <= one.line <= lines and one.file == str(path) for one in config.remarks)
+        imported_again(path, config)
+
+
+def imported_again(path: Path, config: Config) -> None:
+    """The import of a usable file loads as what the file itself loads as."""
+    with tempfile.TemporaryDirectory() as folder:
         made = CliRunner(env=ENVIRONMENT).invoke(import_, [str(path), "--out", f"{folder}/made"])
         assert made.exit_code == 0, made.output
         again = load(Path(folder, "made", "mtpd.toml"))

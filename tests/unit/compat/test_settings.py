@@ -26,6 +26,8 @@ NOTHING = {"model": "/m.gguf", "drafter": {"kind": "none"}}
         ("-np -1", {}),
         ("-t 4 -b 512 -ub 256 -s 7", {"threads": 4, "batch": 512, "ubatch": 256, "seed": 7}),
         ("-t -1 -s -1", {}),
+        ("-t 0 -s 0", {"seed": 0}),
+        ("-b 512 -ub 1024", {"batch": 512, "ubatch": 512}),
         ("-ctk q8_0 -ctv q8_0", {"kv_type": "q8_0"}),
         ("-ctk q8_0", {"kv_type": "f16"}),
         ("-ctk q4_0 -ctv q8_0", {"kv_type": "q8_0"}),
@@ -84,6 +86,11 @@ def test_keys_of_the_profile(flags: str, keys: dict[str, Any]) -> None:
         ),
         ("--spec-type draft-dflash", {"kind": "none"}),
         ("--spec-draft-n-max 2", {"kind": "none"}),
+        ("--spec-type draft-simple", {"kind": "none"}),
+        (
+            "--spec-type ngram-simple -md /d.gguf --spec-ngram-simple-size-m 4",
+            {"kind": "ngram", "max_depth": 4, "depth": 4},
+        ),
     ],
 )
 def test_the_drafter(flags: str, keys: dict[str, Any]) -> None:
@@ -152,6 +159,16 @@ def test_the_draft_context_keeps_its_own_type(flags: str, draft: str | None) -> 
             "--spec-type ngram-mod",
             "--spec-type",
             "of 'ngram-mod' mtpd can drive one drafter at a time: none",
+        ),
+        (
+            "--spec-type draft-eagle3 --spec-draft-n-max 2",
+            "--spec-type",
+            "'--spec-type draft-eagle3' needs a file, and none is named with -md: no speculation",
+        ),
+        (
+            "--spec-type ngram-simple -md /d.gguf",
+            "-md",
+            "a drafter of kind 'ngram' has no file here",
         ),
         (
             "--spec-type draft-mtp -ctkd q8_0",
