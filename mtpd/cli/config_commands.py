@@ -54,6 +54,8 @@ def check(path: Path | None, *, strict: bool, as_json: bool) -> None:
         if not result.ok:
             raise click.exceptions.Exit(EXIT_CONFIG)
         return
+    for remark in result.remarks:
+        click.echo(remark, err=True)
     if not result.ok:
         raise ConfigError(result.problems, hint="every key is explained in docs/configuration.md")
     for name, value in (
@@ -65,8 +67,6 @@ def check(path: Path | None, *, strict: bool, as_json: bool) -> None:
     ):
         click.echo(f"{name:<9} {value}")
     warn(result.warnings)
-    for remark in result.remarks:
-        click.echo(remark, err=True)
 
 
 @click.group
@@ -125,13 +125,13 @@ def _checked(path: Path | None, *, strict: bool) -> _Checked:
         problems += (f"{origin}: engine.binary: {error} ({error.hint})",)
     return _Checked(
         problems=problems,
+        remarks=tuple(remark_text(one) for one in loaded.remarks),
         warnings=engine_warnings(loaded, binary) + system_warnings(),
         files=(str(path),) if path is not None else (),
         models=tuple(loaded.profiles),
         pools=tuple(loaded.pools),
         hardware=loaded.hardware.name if loaded.hardware is not None else None,
         engine=None if binary is None else binary.label,
-        remarks=tuple(remark_text(one) for one in loaded.remarks),
     )
 
 

@@ -83,11 +83,11 @@ def serve(
             hint="name one with --config FILE, or try mtpd demo, which needs none",
         )
     config = load_config(found, overrides={"server.listen": listen}, strict=strict)
-    if not config.profiles:
-        raise ConfigError((f"{found}: {NO_MODEL}",), hint="mtpd check looks at everything")
     for remark in config.remarks:
         say = log.warning if remark.kind is Kind.NOT_HONOURED else log.info
         say("config.remark", text=remark_text(remark))
+    if not config.profiles:
+        raise ConfigError((f"{found}: {NO_MODEL}",), hint="mtpd check looks at everything")
     directories = Directories.resolve(
         os.environ, state=state_dir, runtime=runtime_dir, cache=cache_dir
     )

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,17 +15,15 @@ from click.testing import CliRunner
 
 from mtpd.cli.config_commands import check, config
 from mtpd.cli.import_command import import_
-from mtpd.cli.mtpd import cli
 from mtpd.config.data import bundled_model
 from mtpd.config.load import load
 from mtpd.errors import EXIT_CONFIG, EXIT_USAGE, ConfigError, MtpdError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import click
     from click.testing import Result
 
+ROOT = Path(__file__).parents[3]
 SWAP = """\
 models:
   small:
@@ -35,6 +37,7 @@ mtpd:
   pools: {both: {members: [small, draft]}}
   server: {control_socket: run/c.sock}
 """
+NO_SERVER = "models: {m: {cmd: 'docker run x ${PORT}'}}\n"
 PRESET = "[m]\nmodel = tiny.gguf\nctx-size = 1024\nparallel = 1\ntemp = 1\n"
 
 
@@ -50,6 +53,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(command: click.Command, *args: str) -> Result:
     return CliRunner().invoke(command, args)
+
+
+def serve(*args: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own: serving sets up the log of its process."""
+    command = [sys.executable, "-m", "mtpd.cli.mtpd", "serve", *args]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False, timeout=30
+    )
 
 
 def test_an_import_writes_the_files_and_lists_the_rest(folder: Path) -> None:
@@ -214,10 +226,29 @@ def test_check_lists_what_is_not_honoured(folder: Path) -> None:
     assert isinstance(strict.exception, ConfigError)
 
 
-def test_serve_refuses_under_strict(folder: Path) -> None:
-    result = run(cli, "serve", "--config", "config.yaml", "--strict")
+def test_check_tells_first_why_no_model_is_left(folder: Path) -> None:
+    (folder / "config.yaml").write_text(NO_SERVER)
+    result = run(check, "--config", "config.yaml")
     assert isinstance(result.exception, ConfigError)
-    assert "models.draft.ttl: not honoured" in str(result.exception)
+    assert "no model is configured" in str(result.exception)
+    assert result.stderr.startswith("config.yaml:1: models.m.cmd: not honoured: 'docker' starts")
+
+
+@pytest.mark.slow
+def test_serve_tells_first_why_no_model_is_left(folder: Path) -> None:
+    (folder / "config.yaml").write_text(NO_SERVER)
+    ended = serve("--config", "config.yaml")
+    assert ended.returncode == EXIT_CONFIG
+    first, second = ended.stderr.splitlines()[:2]
+    assert "config.yaml:1: models.m.cmd: not honoured: 'docker' starts a container" in first
+    assert "no model is configured" in second
+
+
+@pytest.mark.slow
+def test_serve_refuses_under_strict(folder: Path) -> None:
+    ended = serve("--config", "config.yaml", "--strict")
+    assert ended.returncode == EXIT_CONFIG
+    assert "config.yaml:8: models.draft.ttl: not honoured" in ended.stderr
 
 
 def test_config_show_tells_the_line_in_the_foreign_file(folder: Path) -> None:
