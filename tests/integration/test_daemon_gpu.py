@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -70,6 +72,40 @@ async def test_a_cap_that_is_lost_is_an_event_and_closes_the_gate(tmp_path: Path
         gates = {gate.name: gate for gate in (await running.control.status()).gates}
         assert gates["power_cap"].state == "failed"
         assert "190 W, not the 150 W" in gates["power_cap"].reason
+
+
+async def test_a_driver_that_hangs_for_ever_stops_neither_answers_nor_the_end_of_the_daemon(
+    tmp_path: Path,
+) -> None:
+    tree = sysfs.build(tmp_path, "idle")
+    file, fifo = tmp_path / sysfs.device() / "gpu_busy_percent", tmp_path / "hanging"
+
+    def hang() -> None:
+        file.unlink()
+        os.mkfifo(fifo)
+        fifo.rename(file)
+
+    def let_go() -> None:
+        file.rename(fifo)
+        os.close(os.open(fifo, os.O_WRONLY))
+
+    async with on_card(tree, declared=DECLARED) as (running, client):
+        await running.control.gpu()
+        hang()
+        with anyio.fail_after(15):
+            stale = ""
+            while "has not answered" not in stale:
+                async with client.get("/mtpd/v1/gpu") as reply:
+                    stale = await reply.text()
+            body = {"model": "alpha", "prompt": "x", "n_predict": 4}
+            async with client.post("/completion", json=body) as reply:
+                assert reply.status == 200, await reply.text()
+        began = anyio.current_time()
+    assert anyio.current_time() - began < 12, "a start and a stop wait for the deadline, no more"
+    let_go()
+    with anyio.fail_after(5):
+        while any(one.name == "mtpd-telemetry" for one in threading.enumerate()):  # noqa: ASYNC110 - of a thread
+            await anyio.sleep(0.01)
 
 
 async def test_nothing_is_measured_on_a_card_without_a_declared_cap(tmp_path: Path) -> None:

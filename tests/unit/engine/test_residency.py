@@ -182,6 +182,27 @@ def test_more_than_256_mib_below_the_sum_are_a_spill(lack: int, *, spilled: bool
     assert isinstance(verdict.residency, Spilled) is spilled
 
 
+@pytest.mark.parametrize(("more", "spilled"), [(0, False), (1, True)])
+def test_the_thresholds_themselves_are_no_spill_and_a_byte_more_is(
+    more: int, *, spilled: bool
+) -> None:
+    blind = look(gtt_mib=None)
+    used = Value((14_011 - 256) * MIB - more, "sysfs")
+    lacking = replace(look(gtt_mib=None), vram_used_bytes=used)
+    found = conclude(loaded(before=blind, now=lacking))
+    assert isinstance(found.residency, Spilled) is spilled
+    mapped = replace(look(14_065), gtt_used_bytes=Value((62 + 256) * MIB + more, "sysfs"))
+    assert isinstance(conclude(loaded(now=mapped)).residency, Spilled) is spilled
+    one = replace(process(14_054), evicted_bytes=Value(64 * MIB + more, "fdinfo"))
+    now = look(14_065, processes=(one,))
+    ready = look(14_065, processes=(process(14_054, evicted_mib=0),))
+    assert isinstance(rejudge(RESIDENT, ready=ready, now=now).residency, Spilled) is spilled
+    fallen = Value((14_065 - 256) * MIB - more, "sysfs")
+    serving = replace(look(gtt_mib=14 + 256), vram_used_bytes=fallen)
+    later_on = rejudge(RESIDENT, ready=look(14_065), now=serving)
+    assert isinstance(later_on.residency, Spilled) is spilled
+
+
 @pytest.mark.parametrize("lack", [-OVERHEAD, 0, 60])
 def test_a_small_difference_is_no_spill(lack: int) -> None:
     assert conclude(loaded(now=look(14_011 - lack, gtt_mib=62))).residency == Resident()

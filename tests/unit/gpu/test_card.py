@@ -61,7 +61,7 @@ def hang(file: Path) -> Callable[[], Awaitable[None]]:
     def answer() -> None:
         file.rename(fifo)
         file.write_text(said)
-        fifo.write_text(said)
+        os.close(os.open(fifo, os.O_WRONLY))
 
     async def let_go() -> None:
         answer()

@@ -94,3 +94,17 @@ def test_a_file_that_cannot_be_read_leaves_nothing_open(files: Files, tmp_path: 
         with pytest.raises(FileNotFoundError):
             files.kept(str(tmp_path / "none"))
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - a count
+
+
+def test_a_file_that_is_replaced_again_and_again_keeps_one_descriptor(
+    files: Files, tmp_path: Path
+) -> None:
+    path = tmp_path / "edge"
+    path.write_text("0")
+    files.kept(str(path))
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers
+    for number in range(20):
+        path.unlink()
+        path.write_text(str(number))
+        assert files.kept(str(path)) == str(number).encode()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - numbers

@@ -124,6 +124,7 @@ def test_without_a_card_or_a_limit_there_is_nothing_to_set(tmp_path: Path) -> No
 def test_an_nvidia_card_is_capped_within_its_range() -> None:
     binding = FakeNvml()
     provider = LayeredProvider((NvmlProvider(module=binding),))
+    assert apply(provider, NVIDIA, 200).current_w == Value(200.0, "nvml"), "the lowest is allowed"
     assert apply(provider, NVIDIA, 300).current_w == Value(300.0, "nvml")
     assert binding.limit_set == 300_000
     with pytest.raises(CapError, match="below the lowest power cap of the card, 200 W"):
