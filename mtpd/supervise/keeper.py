@@ -178,6 +178,8 @@ class CardKeeper:
         own = taken(self._baseline, now)
         if isinstance(own, Figure) and own.of_engine:
             self._room_bytes = left + own.count
+        else:
+            self._room_bytes = room(self._baseline, now)
 
     async def released(
         self, engine_id: EngineId, pid: int, before: MemoryLook | None, *, reset: bool

@@ -82,6 +82,12 @@ async def test_room_is_what_is_free_and_what_the_engine_itself_holds(plan: Launc
     panel.clients, panel.vram_mib = [holding(PID, 14_000)], 14_011
     await kept.following(ENGINE, PID)
     assert room_of(kept) == free
+    # The driver goes on counting what it moved to the host, so the engine's share is not known.
+    panel.clients = [holding(PID, 14_000), holding(99, 300, name="firefox")]
+    panel.vram_mib, panel.gtt_mib = 13_311, 1_014
+    await kept.following(ENGINE, PID)
+    assert room_of(kept) == free - 300 * MIB
+    panel.gtt_mib = 14
     panel.clients, panel.vram_mib = None, 9_000  # whose memory it was that fell cannot be seen
     await kept.following(ENGINE, PID)
     assert room_of(kept) == free
