@@ -121,6 +121,13 @@ class ProviderContract:
         provider.close()
         assert [device.key for device in provider.devices()] == before
 
+    def test_a_reading_after_it_was_closed_raises_nothing(self, provider: GpuProvider) -> None:
+        keys = [device.key for device in provider.devices()]
+        provider.close()
+        for key in keys:
+            for value in _values(provider.read(key)):
+                assert isinstance(value, Value | Absent | NotApplicable)
+
     def test_no_descriptor_stays_open(self, provider: GpuProvider) -> None:
         before = _open_files()
         for _ in range(3):
