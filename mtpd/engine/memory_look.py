@@ -156,12 +156,9 @@ def unreturned(before: MemoryLook, now: MemoryLook) -> int | None:
     if card is None:
         return None
     left = card - _taken_by_others(before, now)
-    listed = not isinstance(now.processes, Absent) and any(
-        one.pid in now.engine for one in now.processes
-    )
     if left > SLACK_BYTES:
         return left
-    return max(left, 1) if listed else 0
+    return max(left, 1) if _lists_engine(now) else 0
 
 
 def _taken_by_others(before: MemoryLook, now: MemoryLook) -> int:
@@ -186,9 +183,16 @@ def room(before: MemoryLook | None, now: MemoryLook | None) -> int | None:
         now: The card by now: what other programs took in between was not there for it.
     """
     found = None if before is None else free(before.vram_total_bytes, before.vram_used_bytes)
-    if before is None or now is None or found is None:
+    if before is None or now is None or found is None or not _lists_engine(now):
         return found
     return max(0, found - _taken_by_others(before, now))
+
+
+def _lists_engine(look: MemoryLook) -> bool:
+    """Whether the engine is seen; in a container the driver may list it by another pid."""
+    return not isinstance(look.processes, Absent) and any(
+        one.pid in look.engine for one in look.processes
+    )
 
 
 def free(total: Reading[int], used: Reading[int]) -> int | None:

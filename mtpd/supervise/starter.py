@@ -62,8 +62,7 @@ class Starter:
         await life.ended.wait()
         self._faults.hit("exit.before_record")
         if life.end is not None and (cause := life.cause(life.end)).failure is _SHORT:
-            now = await self._card.look(life.engine_id, child.pid)
-            short = out_of_memory(cause.reason, room_bytes=room(life.before, now))
+            short = out_of_memory(cause.reason, room_bytes=room(life.before, None))
             await self.note(life, self._ledger.judged(life.engine_id, short))
         await self.note(life, self._ledger.ended(life.engine_id, life.code))
         await child.closed()

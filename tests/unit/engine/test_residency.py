@@ -252,6 +252,8 @@ def test_room_is_what_was_free_less_what_other_programs_took_since() -> None:
     now = look(14_365, processes=(process(14_054), other))
     assert room(before, now) == free - 300 * MIB
     assert room(replace(before, processes=(other,)), now) == free, "it was there before"
+    hidden = look(14_365, processes=(process(14_054, pid=1), other))
+    assert room(before, hidden) == free, "one of them may be the engine by another pid"
     assert room(None, now) is None
     assert room(look(None), now) is None
 
