@@ -89,6 +89,11 @@ class Belief:
     contradicted: int = 0
     scatter: float = 1.0
 
+    @property
+    def restless(self) -> bool:
+        """Whether step times contradict each other, as they do on a busy machine."""
+        return self.contradicted > 0 or self.scatter > 1
+
     def covers(self, arm: Arm, fingerprint: str | None) -> bool:
         """Whether it rests on measurements of this arm under this fingerprint."""
         return arm in self.arms and fingerprint == self.fingerprint

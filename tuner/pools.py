@@ -295,7 +295,8 @@ def _speed(a: Candidate, b: Candidate) -> SpeedComparison:
 
 
 def _named(row: Candidate, chosen: Candidate) -> str:
-    return f"{row.name} ({ratio_text(_speed(row, chosen))})"
+    """A rival, with the speed of the chosen one over its own."""
+    return f"{row.name} ({ratio_text(_speed(chosen, row))})"
 
 
 def _predicted(row: Candidate) -> Interval | None:

@@ -110,7 +110,7 @@ def _shown(history: History, deep: Arm) -> Belief | None:
     if max(found.values(), default=0) < ENOUGH_STEPS:
         return None
     belief = believe(history, deepest=deep.depth)
-    if isinstance(belief, Unknown) or belief.contradicted or belief.scatter > 1:
+    if isinstance(belief, Unknown) or belief.restless:
         return None
     return belief
 

@@ -185,6 +185,7 @@ def choose_depth(
             refused=refusals(refused),
             predicted=field.predicted(chosen, refused),
             place=place_of(chosen) if chosen.arm in outside else None,
+            restless=belief is not None and belief.restless,
         ),
         evidence=(
             *evidence,
@@ -215,11 +216,11 @@ class _Field:
         return min(winners, key=lambda pair: self._memory(pair[0]))
 
     def rival(self, row: ArmSummary, chosen: ArmSummary) -> Rival:
-        """An arm beside the chosen one, with what decides and what the cells alone say."""
+        """An arm beside the chosen one, with what decides and what the table says."""
         return Rival(
             row=row,
-            verdict=self.verdict(row, chosen),
-            cells=None if row.tps is None or not chosen.tps else row.tps / chosen.tps,
+            verdict=self.verdict(chosen, row),
+            medians=None if chosen.tps is None or not row.tps else chosen.tps / row.tps,
             joined=self.speed(row) is not None and self.speed(chosen) is not None,
             place=place_of(row) if row.arm in self.outside else None,
         )
@@ -249,13 +250,13 @@ class _Field:
     def predicted(
         self, chosen: ArmSummary, refused: Mapping[Arm, str]
     ) -> tuple[tuple[int, float], ...]:
-        """Depths within the counts that were not measured: speed over that of ``chosen``."""
+        """Depths within the counts that were not measured: speed of ``chosen`` over theirs."""
         belief = self.belief
         if belief is None or self.speed(chosen) is None:
             return ()
         seen = {row.arm.depth for row in self.rows} | {arm.depth for arm in refused}
         return tuple(
-            (depth, belief.ratio(depth, chosen.arm.depth).mid)
+            (depth, belief.ratio(chosen.arm.depth, depth).mid)
             for depth in range(belief.counted + 1)
             if depth not in seen
         )

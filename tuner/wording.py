@@ -48,22 +48,22 @@ class Rival:
 
     Attributes:
         row: The arm.
-        verdict: Of the rival against the chosen arm.
-        cells: Its measured mean over that of the chosen arm, which the evidence shows.
+        verdict: Of the chosen arm against the rival.
+        medians: The chosen arm's measured mean over the rival's, which the table shows.
         joined: Whether the verdict rests on all starts together and not on the cells alone.
         place: Where it lies, if that is not wholly in device memory.
     """
 
     row: ArmSummary
     verdict: SpeedComparison | Incomparable
-    cells: float | None = None
+    medians: float | None = None
     joined: bool = False
     place: str | None = None
 
     @property
     def beaten(self) -> bool:
         """Whether it is proven to be slower than the chosen arm."""
-        return isinstance(self.verdict, SpeedComparison) and self.verdict.slower
+        return isinstance(self.verdict, SpeedComparison) and self.verdict.faster
 
     @property
     def close(self) -> bool:
@@ -99,8 +99,11 @@ def sentence(
     refused: Sequence[str],
     predicted: Sequence[tuple[int, float]],
     place: str | None = None,
+    restless: bool = False,
 ) -> str:
     """The one sentence of a decision.
+
+    Every ratio is the chosen arm's speed over the rival's.
 
     Args:
         chosen: The chosen arm.
@@ -108,9 +111,11 @@ def sentence(
         why: What decided.
         row_cost: As a share of a step, None if unknown.
         refused: One clause per arm that must not be chosen.
-        predicted: Depths that were not measured, with their speed over that of the chosen
-            arm; said where nothing else was measured.
+        predicted: Depths that were not measured, with the chosen arm's speed over theirs;
+            said where nothing else was measured.
         place: Where the chosen arm lies, if that is not wholly in device memory.
+        restless: Whether the step times contradict each other; said where the table then
+            contradicts the verdict.
     """
     open_ = [r for r in rivals if not r.beaten]
     parts: list[str] = []
@@ -130,14 +135,21 @@ def sentence(
         parts.append(_alone(predicted, refused))
     where = "" if place is None else f", {place},"
     head = f"{chosen.arm}: {tps_text(chosen)}{where} {listed(parts)}"
-    tail = f"; {listed(list(refused))}" if refused else ""
-    return f"{head}{_economics(chosen, rivals, row_cost)}{tail}"
+    tails = [listed(list(refused))] if refused else []
+    if restless and any(_contradicted(r) for r in rivals):
+        tails.append("the times contradict each other: was the machine busy?")
+    return "; ".join([f"{head}{_economics(chosen, rivals, row_cost)}", *tails])
+
+
+def _contradicted(rival: Rival) -> bool:
+    verdict = rival.verdict
+    return isinstance(verdict, SpeedComparison) and _at_odds(rival, verdict) is not None
 
 
 def _alone(predicted: Sequence[tuple[int, float]], refused: Sequence[str]) -> str:
     if not predicted:
         return "is the only depth left"
-    speeds = [f"depth {depth} at {ratio:.2f}x" for depth, ratio in predicted]
+    speeds = [f"{ratio:.2f}x over depth {depth}" for depth, ratio in predicted]
     which = "left" if refused else "measured"
     return f"is the only depth {which} (predicted: {listed(speeds)})"
 
@@ -154,14 +166,15 @@ def _reason(why: Why, *, incomparable: bool) -> str:
 
 def _lead(rival: Rival, verdict: SpeedComparison) -> str:
     """Of a rival that is apart by more than a tie, which is not proven."""
-    ahead = verdict.ratio < 1
-    gap = (1 / verdict.ratio if ahead else verdict.ratio) - 1
-    doubts: list[str] = []
+    ahead = verdict.ratio > 1
+    gap = (verdict.ratio if ahead else 1 / verdict.ratio) - 1
+    basis: list[str] = []
     if verdict.interval is not None:
-        low, high = 1 / verdict.interval.high, 1 / verdict.interval.low
-        doubts.append(f"not proven: {low:.2f}x to {high:.2f}x")
-    if (cells := _at_odds(rival, verdict)) is not None:
-        doubts.append(_contrary(rival, 1 / cells))
+        low, high = verdict.interval.low, verdict.interval.high
+        basis.append(f"not proven: {low:.2f}x to {high:.2f}x")
+    if (medians := _at_odds(rival, verdict)) is not None:
+        basis.append(_contrary(rival, medians))
+    doubts = [" ".join(basis)] if basis else []
     if rival.place is not None:
         doubts.append(f"it is {rival.place}")
     doubt = f" ({'; '.join(doubts)})" if doubts else ""
@@ -169,23 +182,22 @@ def _lead(rival: Rival, verdict: SpeedComparison) -> str:
 
 
 def _at_odds(rival: Rival, verdict: SpeedComparison) -> float | None:
-    """What the cells alone say, where that is not within the interval that decides.
+    """What the table's medians say, where that is not within the interval that decides.
 
     Noise and outliers do that: the mean of the medians, which the evidence shows, then
     contradicts the verdict, and the sentence has to say so.
     """
-    cells, interval = rival.cells, verdict.interval
-    if cells is None or f"{cells:.2f}" == f"{verdict.ratio:.2f}":
+    medians, interval = rival.medians, verdict.interval
+    if medians is None or f"{medians:.2f}" == f"{verdict.ratio:.2f}":
         return None
     if interval is None:
-        return cells if (cells > 1) != (verdict.ratio > 1) else None
-    return None if interval.low <= cells <= interval.high else cells
+        return medians if (medians > 1) != (verdict.ratio > 1) else None
+    return None if interval.low <= medians <= interval.high else medians
 
 
-def _contrary(rival: Rival, cells: float) -> str:
-    if rival.joined:
-        return f"by all starts together; the cells alone say {cells:.2f}x"
-    return f"by the prompts that both answered; all cells say {cells:.2f}x"
+def _contrary(rival: Rival, medians: float) -> str:
+    basis = "all starts together" if rival.joined else "the prompts that both answered"
+    return f"by {basis}; the table's medians say {medians:.2f}x"
 
 
 def _economics(chosen: ArmSummary, rivals: Sequence[Rival], row_cost: float | None) -> str:
@@ -220,8 +232,8 @@ def _named(rival: Rival) -> str:
     if isinstance(verdict, Incomparable):
         return f"depth {rival.row.arm.depth} (other {verdict.trap.value})"
     parts = [f"{verdict.ratio:.2f}x"]
-    if (cells := _at_odds(rival, verdict)) is not None:
-        parts.append(f" {_contrary(rival, cells)}")
+    if (medians := _at_odds(rival, verdict)) is not None:
+        parts.append(f" {_contrary(rival, medians)}")
     if rival.place is not None:
         parts.append(f", {rival.place}")
     return f"depth {rival.row.arm.depth} ({''.join(parts)})"

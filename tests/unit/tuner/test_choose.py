@@ -26,8 +26,8 @@ def test_one_start_names_what_is_predicted_of_the_depths_not_measured() -> None:
     assert decision.subject == "qwen"
     assert decision.arm == arm(2)
     assert decision.reason == (
-        "m@2: 46.8 tok/s is the only depth measured (predicted: depth 0 at 0.72x and depth 1 at "
-        "0.95x): a verification row costs 0.43 of a step here, alpha1 0.93 and alpha2 0.74 earn "
+        "m@2: 46.8 tok/s is the only depth measured (predicted: 1.40x over depth 0 and 1.05x over "
+        "depth 1): a verification row costs 0.43 of a step here, alpha1 0.93 and alpha2 0.74 earn "
         "2.62 tokens per step"
     )
 
@@ -115,7 +115,7 @@ def test_without_short_steps_and_without_counts_it_still_chooses() -> None:
     bare = Machine(positions=False)
     decision = choose(started(0, 2, machine=bare))
     assert decision.arm == arm(2)
-    assert decision.reason.startswith("m@2: 46.7 tok/s beats depth 0 (0.70x)")
+    assert decision.reason.startswith("m@2: 46.7 tok/s beats depth 0 (1.44x)")
     assert not any("together" in e for e in decision.evidence)
 
 

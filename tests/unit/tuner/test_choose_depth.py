@@ -31,7 +31,7 @@ def test_on_a_cpu_speculation_does_not_pay_and_the_sentence_names_the_numbers() 
     assert decision.act is Act.CHOOSE
     assert decision.arm == arm(0)
     assert decision.reason == (
-        "m@0: 815 tok/s beats depth 1 (0.85x) and depth 2 (0.70x): a verification row costs 0.83 "
+        "m@0: 815 tok/s beats depth 1 (1.18x) and depth 2 (1.44x): a verification row costs 0.83 "
         "of a step here, alpha1 0.55 earns 1.55 tokens per step - speculation does not pay here"
     )
 
@@ -42,7 +42,7 @@ def test_on_the_study_card_depth_2_is_chosen_with_its_acceptance() -> None:
     assert decision.predicted is not None
     assert decision.predicted.low < GPU.tps(2) * 1.005 < decision.predicted.high
     assert decision.reason == (
-        "m@2: 46.7 tok/s beats depth 0 (0.70x), depth 1 (0.95x) and depth 3 (0.94x): a "
+        "m@2: 46.7 tok/s beats depth 0 (1.44x), depth 1 (1.05x) and depth 3 (1.06x): a "
         "verification row costs 0.41 of a step here, alpha1 0.93 and alpha2 0.74 earn 2.62 "
         "tokens per step"
     )
@@ -66,7 +66,7 @@ def test_a_tie_without_an_incumbent_takes_the_least_memory() -> None:
     tie = Machine(row_cost=0.045, accepted=(10,)).sweep(0, 1)
     chosen = decide(tie)
     assert chosen.arm == arm(0)
-    assert "ties with depth 1 (1.0" in chosen.reason
+    assert "ties with depth 1 (0.99x)" in chosen.reason
     assert "and needs less memory" in chosen.reason
     assert chosen.reason.endswith("speculation earns nothing measurable here")
     assert decide(tie, d0=20, d1=10).arm == arm(1)
@@ -155,7 +155,7 @@ def test_a_build_without_counters_still_yields_a_choice_by_speed() -> None:
         else o
         for o in GPU.sweep(0, 2)
     ]
-    assert decide(bare).reason == "m@2: 46.7 tok/s beats depth 0 (0.70x)"
+    assert decide(bare).reason == "m@2: 46.7 tok/s beats depth 0 (1.44x)"
 
 
 def test_aggregate_counters_name_the_depth_instead_of_the_alphas() -> None:
@@ -212,7 +212,7 @@ def test_of_arms_that_beat_each_other_in_a_circle_one_that_gives_nothing_away_is
     decision = choose_depth(summarise(rows))
     assert decision.arm == arm(0), "depth 2 has the highest mean, and depth 0 beats it"
     assert (
-        "beats depth 2 (0.50x by the prompts that both answered; all cells say 1.03x), "
+        "beats depth 2 (2.00x by the prompts that both answered; the table's medians say 0.97x), "
         "trails depth 1 by 100%" in decision.reason
     )
     assert "not proven" not in decision.reason

@@ -70,7 +70,7 @@ def test_the_default_of_study_000_is_36_b2_and_the_rule_is_named() -> None:
     assert decision.reason == (
         "R2 balanced: 3.6 B2@2 (50.3 tok/s, perplexity 5.6553, fully resident) is the fastest of "
         "the 3 whose perplexity is not significantly worse than the best (5.6553 of 3.6 B2), "
-        "before 3.8 Uncensored B2 (0.91x), 3.8 base B2 (0.91x)"
+        "before 3.8 Uncensored B2 (1.10x), 3.8 base B2 (1.09x)"
     )
     assert decision.predicted is not None
     assert decision.predicted.mid == 50.3
@@ -328,7 +328,7 @@ def test_an_unmeasured_perplexity_is_never_guessed() -> None:
     none = (model("a", 40.0, None), model("b", 80.0, None))
     assert choose_model(none).reason == (
         "R2 balanced: b@2 (80.0 tok/s, fully resident) is the fastest although no perplexity is "
-        "measured, before a (0.50x)"
+        "measured, before a (2.00x)"
     )
     refused = choose_model(none, objective=Objective.QUALITY, incumbent=arm(2, "a"), subject="q")
     assert refused.act is Act.REJECT
@@ -384,7 +384,7 @@ def test_measured_models_are_compared_over_the_prompts_they_share() -> None:
     shaky = dataclasses.replace(b, arm=arm(1, "b"), tps=(a.tps or 0.0) * 0.95, cells=())
     bare = choose_model((Candidate.of(a), Candidate.of(shaky)))
     assert bare.arm == arm(2, "a")
-    assert "b (0.95x)" in bare.reason, "no common prompt: the bare figures"
+    assert "b (1.05x)" in bare.reason, "no common prompt: the bare figures"
 
 
 def test_a_measured_depth_is_tuned_if_its_positions_were_counted() -> None:

@@ -47,8 +47,8 @@ def test_a_model_that_fits_at_no_depth_is_tuned_all_the_same() -> None:
     assert decision.arm == arm(2)
     assert decision.predicted is not None
     assert decision.reason == (
-        "m@2: 23.4 tok/s, partly on the CPU, beats depth 0 (0.70x, partly on the CPU), depth 1 "
-        "(0.95x, partly on the CPU) and depth 3 (0.94x, partly on the CPU): alpha1 0.93 and "
+        "m@2: 23.4 tok/s, partly on the CPU, beats depth 0 (1.44x, partly on the CPU), depth 1 "
+        "(1.05x, partly on the CPU) and depth 3 (1.06x, partly on the CPU): alpha1 0.93 and "
         "alpha2 0.74 earn 2.62 tokens per step"
     )
     assert decision.evidence[2].startswith(
@@ -84,7 +84,7 @@ def test_at_equal_speed_the_arm_in_device_memory_is_preferred() -> None:
     for told, incumbent in itertools.product((same, ahead), (None, arm(0), arm(1))):
         assert decide(told, incumbent, d0=1, d1=9).arm == arm(1), incumbent
     assert decide(ahead).reason.startswith(
-        "m@1: 30.0 tok/s ties with depth 0 (1.01x, spilled to the host) and lies wholly in "
+        "m@1: 30.0 tok/s ties with depth 0 (0.99x, spilled to the host) and lies wholly in "
         "device memory: "
     )
 
@@ -120,7 +120,7 @@ def test_an_eviction_that_only_step_times_show_is_accepted_and_named() -> None:
     history = started(1, 2, 3, machine=dataclasses.replace(CARD, slow_from=2))
     decision = choose(history, accept_offload=True)
     assert decision.arm == arm(1)
-    assert "depth 2 (0.52x, partly on the CPU by its step times)" in decision.reason
+    assert "depth 2 (1.91x, partly on the CPU by its step times)" in decision.reason
     assert any("accepted although it does not fit (a step takes 2" in e for e in decision.evidence)
     lone = choose(started(2, machine=dataclasses.replace(CARD, evicts_from=2)), accept_offload=True)
     assert lone.arm == arm(2)

@@ -126,6 +126,6 @@ def test_a_depth_whose_positions_are_not_counted_is_told_by_its_cells() -> None:
     assert belief.row_cost().mid == pytest.approx(0.41, rel=0.05)
     decision = choose(uncounted)
     assert decision.arm == arm(2)
-    assert "beats depth 0 (0.70x) and depth 1 (0.95x)" in decision.reason
+    assert "beats depth 0 (1.44x) and depth 1 (1.05x)" in decision.reason
     assert decision.predicted is not None
     assert decision.predicted.mid == pytest.approx(CARD.tps(2), rel=0.01)

@@ -14,7 +14,7 @@ from tuner.summary import summarise
 def test_what_was_measured_and_does_not_fit_is_not_called_unmeasured() -> None:
     evicted = History(observations=Machine(evicts_from=2).sweep(1, 2, 3))
     reason = choose(evicted).reason
-    assert "m@1: 44.6 tok/s is the only depth left (predicted: depth 0 at 0.73x)" in reason
+    assert "m@1: 44.6 tok/s is the only depth left (predicted: 1.37x over depth 0)" in reason
     assert "depth 2 does not fit" in reason
 
 
@@ -41,3 +41,28 @@ def test_a_slow_arm_bars_the_deeper_ones_and_no_other_of_its_depth() -> None:
     assert decision.reason.endswith(
         "depth 2 does not fit (slow) and depth 3 does not fit (depth 2 already does not)"
     )
+
+
+def paused(factor: float) -> History:
+    """Two of three repetitions of depth 2 are slower: its medians are, its fastest one is not."""
+    history = started(2, 3)
+    slow = tuple(
+        dataclasses.replace(
+            o, decode_s=o.decode_s * (factor if o.arm == arm(2) and o.repetition < 2 else 1.0)
+        )
+        for o in history.observations
+    )
+    return dataclasses.replace(history, observations=slow)
+
+
+def test_where_contradicting_times_decide_against_the_table_the_sentence_asks_for_the_load() -> (
+    None
+):
+    reason = choose(paused(2.0)).reason
+    assert (
+        "leads depth 3 by 3% (not proven: 0.98x to 1.08x by all starts together; "
+        "the table's medians say 0.53x) and is chosen for its mean" in reason
+    )
+    assert reason.endswith("; the times contradict each other: was the machine busy?")
+    assert "contradict" not in choose(paused(1.5)).reason, "slow, and the table says the same"
+    assert "contradict" not in choose(started(2, 3)).reason

@@ -117,7 +117,7 @@ def test_note_002_ends_at_depth_2_and_the_deeper_ones_do_not_fit() -> None:
 def test_note_002_without_its_eviction_evidence_would_call_depth_3_slower_and_not_too_big() -> None:
     decision = choose_depth(summarise(note_002(2, 3, 4, 5, resident=True)))
     assert decision.arm == arm(2, "qwen3.6-27b")
-    assert "beats depth 3 (0.61x)" in decision.reason
+    assert "beats depth 3 (1.65x)" in decision.reason
     assert "fit" not in decision.reason
 
 
