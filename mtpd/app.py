@@ -301,7 +301,7 @@ class House:
             recorder=self.recorder,
             hold=held.hold,
             serving=held.serving,
-            incumbent=self.choices.measured,
+            chosen=self.choices.chosen,
             adopt=self.choices.adopt,
             busy=card.busy,
             memory=self.memory.forecast,

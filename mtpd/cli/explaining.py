@@ -36,6 +36,7 @@ _NOTES = (
     "does not fit (predicted: ",
     "to make it fit: ",
     "the machine was busy",
+    "cut short by ",
     "residency is suspect",
     " was not compared: ",
     " short steps left out: ",

@@ -302,7 +302,13 @@ def operation_report(operation: OperationView) -> RenderableType:
         # A probe compares nothing: its decision names the arm that was measured.
         marked = arms[-1] if arms and operation.kind != "probe" else None
         parts += _tables(own, marked, "chosen" if result.get("applied") else "best")
-    return Group(*parts, *(Text(f"{one.subject}: {one.reason}") for one in decisions))
+    return Group(*parts, *(Text(line) for one in decisions for line in _said(one)))
+
+
+def _said(decision: DecisionView) -> list[str]:
+    """Why, and what bounds it."""
+    limits = [line for line in decision.evidence if line.startswith("cut short by ")]
+    return [f"{decision.subject}: {line}" for line in (decision.reason, *limits)]
 
 
 def _list(session: Session, limit: int) -> None:

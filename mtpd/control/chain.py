@@ -49,6 +49,7 @@ class ModelStory:
     Attributes:
         profile: The model.
         history: All that was told.
+        searched: What the design was told, where that is not all.
         design: What asked for it, or None where that was not recorded or does not matter.
         memory_bytes: Predicted device memory per arm.
         verdicts: Residency of each start with its evidence, as it was recorded.
@@ -65,6 +66,7 @@ class ModelStory:
     note: str = ""
     joined: bool = True
     row_cost: RowCost | None = None
+    searched: History | None = None
 
 
 def model_chain(story: ModelStory) -> ModelChainView:
@@ -104,7 +106,7 @@ def _starts(history: History) -> tuple[Start, ...]:
 
 def _asked(story: ModelStory) -> tuple[tuple[AskView, ...] | None, Stop | None]:
     """What the search asked before each start, and why it stopped."""
-    design, history = story.design, story.history
+    design, history = story.design, story.searched or story.history
     if design is None:
         return None, None
     asks: list[AskView] = []

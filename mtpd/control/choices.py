@@ -122,6 +122,10 @@ class Choices:
             f"until mtpctl tune {pool.name} has run",
         )
 
+    def chosen(self, subject: str) -> Choice | None:
+        """What measurements chose for a model or pool and still holds, pinned or not, or None."""
+        return self._valid(subject)
+
     def measured(self, subject: str) -> Arm | None:
         """The arm that measurements chose for a model or pool, or None."""
         choice = self._valid(subject)

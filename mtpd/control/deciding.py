@@ -43,6 +43,8 @@ class DepthInputs:
         applied: Whether the choice is served; if not, it is a finding only.
         notes: What the operator should know besides, e.g. that the machine was busy.
         history: All that was told.
+        standing: What was told to the choice that holds now, where a limit cut this
+            measurement short; empty otherwise. Of the same fingerprint.
         incumbent: The arm that was chosen before, or None.
         memory_bytes: Predicted device memory per arm; empty where it is not predicted.
         deepest: Deepest depth that is predicted to fit, or None without a prediction.
@@ -60,6 +62,7 @@ class DepthInputs:
     applied: bool
     notes: tuple[str, ...] = ()
     history: History = field(default_factory=History)
+    standing: History = field(default_factory=History)
     incumbent: Arm | None = None
     memory_bytes: Mapping[Arm, int] = field(default_factory=dict)
     deepest: int | None = None
@@ -70,6 +73,17 @@ class DepthInputs:
     short_steps: int = 0
     budget: Budget = field(default_factory=Budget)
     accept_offload: bool = False
+
+    @property
+    def told(self) -> History:
+        """All that is compared: what stood before, then what was measured now."""
+        before, now = self.standing, self.history
+        return replace(
+            now,
+            observations=before.observations + now.observations,
+            starts=before.starts + now.starts,
+            short_steps=before.short_steps + now.short_steps,
+        )
 
     @property
     def design(self) -> Design:
@@ -188,7 +202,7 @@ def decide(inputs: DepthInputs | PoolInputs) -> Decision:
 
 
 def _of_depth(inputs: DepthInputs) -> Decision:
-    told = inputs.history
+    told = inputs.told
     if inputs.method == PROBE:
         return probed(told, subject=inputs.subject)
     return choose(

@@ -8,6 +8,7 @@ from mtpd.control.chain import ModelStory, model_chain
 from mtpd.control.deciding import PROBE, DepthInputs, PoolInputs, decide
 from mtpd.control.recorded import decode_inputs, difference
 from mtpd.control.rows import depth_rows
+from mtpd.control.standing import CUT_SHORT
 from mtpd.explanation_views import ExplanationView, ReplayView
 from mtpd.types import Absent
 from tuner.plan import History
@@ -52,7 +53,9 @@ def explanation(
         recorded: The decision's inputs as the journal holds them.
     """
     rows = depth_rows(summarise(observations))
-    notes = [f"note: {e}" for e in decision.evidence if e.startswith("the machine was busy")]
+    notes = [
+        f"note: {e}" for e in decision.evidence if e.startswith(("the machine was busy", CUT_SHORT))
+    ]
     chain = [
         _measured(measurements),
         *(_row(row, measurements) for row in rows),
@@ -87,7 +90,8 @@ def _stories(
             return [
                 ModelStory(
                     profile=inputs.subject,
-                    history=inputs.history,
+                    history=inputs.told,
+                    searched=inputs.history,
                     design=inputs.design,
                     memory_bytes=inputs.memory_bytes,
                     verdicts=verdicts,

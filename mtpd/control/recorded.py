@@ -111,11 +111,13 @@ def _depth_json(inputs: DepthInputs) -> dict[str, Json]:
         "budget": asdict(inputs.budget),
         "accept_offload": inputs.accept_offload,
         "history": _history_json(inputs.history),
+        "standing": _history_json(inputs.standing),
     }
 
 
 def _depth(found: Mapping[str, Any], observations: Sequence[Observation]) -> DepthInputs:
     cost = found["row_cost"]
+    before, now = _told(found, observations)
     return DepthInputs(
         method=found["method"],
         applied=found["applied"],
@@ -131,8 +133,19 @@ def _depth(found: Mapping[str, Any], observations: Sequence[Observation]) -> Dep
         short_steps=found["short_steps"],
         budget=Budget(**found["budget"]),
         accept_offload=found.get("accept_offload", False),
-        history=_history(found["history"], observations),
+        history=now,
+        standing=before,
     )
+
+
+def _told(found: Mapping[str, Any], observations: Sequence[Observation]) -> tuple[History, History]:
+    """What stood before, which has starts of its own, and what was measured then."""
+    earlier = found.get("standing") or {"starts": []}
+    ids = {start["start_id"] for start in earlier["starts"]}
+    before = [one for one in observations if one.start_id in ids]
+    now = [one for one in observations if one.start_id not in ids]
+    standing = _history(earlier, before) if ids else History()
+    return standing, _history(found["history"], now)
 
 
 def _pool_json(inputs: PoolInputs) -> dict[str, Json]:

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from mtpd.control.deciding import DepthInputs
+from mtpd.control.recorded import decode_inputs
+from mtpd.control.standing import Standing
 from mtpd.events import DecisionMade, MeasurementTaken
-from mtpd.store.samples import Conditions
+from mtpd.store.samples import Conditions, MeasurementFilter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -50,6 +53,24 @@ class StoreRecorder:
     def sink(self, operation_id: str) -> _StoreSink:
         """Where an operation's repetitions go."""
         return _StoreSink(self._measurements, self._bus, self._describe, operation_id)
+
+    async def standing(self, decision_id: int) -> Standing | None:
+        """What a decision about a depth rests on; None where that was not recorded."""
+        decision = await self._journal.get(decision_id)
+        recorded = await self._journal.inputs(decision_id)
+        if decision is None or recorded is None:
+            return None
+        cells = MeasurementFilter(ids=decision.measurement_ids)
+        inputs = decode_inputs(recorded[1], await self._measurements.observations(cells))
+        if not isinstance(inputs, DepthInputs):
+            return None
+        verdicts = recorded[1].get("verdicts")
+        return Standing(
+            decision_id=decision_id,
+            told=inputs.told,
+            measurements=await self._measurements.list(cells),
+            verdicts=verdicts if isinstance(verdicts, dict) else {},
+        )
 
     async def decide(
         self,

@@ -13,44 +13,38 @@ import anyio
 import structlog
 
 from mtpd.calibrate import NothingMeasuredError
-from mtpd.control.deciding import MODEL_BASED, SWEEP, DepthInputs, Member, PoolInputs, decide
+from mtpd.control.deciding import SWEEP, DepthInputs, PoolInputs, decide
 from mtpd.control.limits import Limits
-from mtpd.control.memory_rows import notes as memory_notes
 from mtpd.control.memory_rows import seen_notes
 from mtpd.control.progress import StartCount
 from mtpd.control.recorded import encode_inputs
 from mtpd.control.rows import depth_rows
+from mtpd.control.standing import cut_short, joined
+from mtpd.control.tasks import depth_task, member_of, pool_task
 from mtpd.errors import MtpdError
 from mtpd.supervise.present import residency_view
-from mtpd.types import NotApplicable
 from mtpd.views import encode
-from tuner.compare import PerplexityRun, Quality
-from tuner.cost import RowCost
-from tuner.design import SHORT_STEPS
-from tuner.plan import ATTEMPTS
-from tuner.pools import Objective
 from tuner.summary import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from mtpd.calibrate import Calibrator, Repetition, Sampling, Sink, Started
-    from mtpd.config.model import Config, HardwareProfile, Pool, Profile
+    from mtpd.config.model import Config, Pool, Profile
+    from mtpd.control.choices import Choice
+    from mtpd.control.deciding import Member
     from mtpd.control.memory import MemoryForecast
     from mtpd.control.progress import OperationProgress
-    from mtpd.types import Verdict
+    from mtpd.control.standing import Standing
     from mtpd.views import DecisionView, Json, MeasurementView
-    from tuner.design import History, WorkloadPlan
+    from tuner.design import WorkloadPlan
     from tuner.summary import ArmSummary
     from tuner.types import Arm, Decision
 
 __all__ = ["DeviceHold", "Recorder", "Tuning", "TuningPlan"]
 
 log = structlog.get_logger()
-
-SEARCH_STARTS = 6
-"""Engine starts of one model that a search may use; it needs two on average."""
 
 RESTORE_S = 300.0
 """How long bringing back what should serve may take when an operation is cancelled."""
@@ -105,6 +99,9 @@ class Recorder(Protocol):
     def sink(self, operation_id: str) -> Sink:
         """Where an operation's repetitions go."""
 
+    async def standing(self, decision_id: int) -> Standing | None:
+        """What a choice that still holds rests on; None where it was not recorded."""
+
     async def decide(
         self,
         decision: Decision,
@@ -134,25 +131,36 @@ class _Witness:
 
     def __init__(self, inner: DeviceHold) -> None:
         self._inner = inner
-        self._verdicts: dict[str, Verdict] = {}
+        self._shown: dict[str, Json] = {}
 
     async def start(self, arm: Arm) -> Started:
         started = await self._inner.start(arm)
-        self._verdicts[started.start_id] = started.verdict
+        self._shown[started.start_id] = encode(residency_view(started.verdict))
         return started
+
+    def told(self, verdicts: Mapping[str, Json]) -> None:
+        """Take what was recorded of earlier starts."""
+        self._shown |= verdicts
 
     def json(self, inputs: DepthInputs | PoolInputs) -> dict[str, Json]:
         """The residency of every start that a decision rests on, with its evidence."""
         if isinstance(inputs, DepthInputs):
-            told = [inputs.history]
+            told = [inputs.told]
         else:
             told = [member.history for member in inputs.members]
         used = {start.start_id for history in told for start in history.starts}
-        return {
-            name: encode(residency_view(verdict))
-            for name, verdict in self._verdicts.items()
-            if name in used
-        }
+        return {name: shown for name, shown in self._shown.items() if name in used}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """What an operation found up to now, over its models."""
+
+    rows: list[ArmSummary] = field(default_factory=list)
+    decisions: list[DecisionView] = field(default_factory=list)
+    members: list[Member] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    measurements: list[MeasurementView] = field(default_factory=list)
 
 
 class Tuning:
@@ -166,7 +174,7 @@ class Tuning:
         recorder: Recorder,
         hold: Callable[[str], AbstractAsyncContextManager[DeviceHold]],
         serving: Callable[[], Arm | None],
-        incumbent: Callable[[str], Arm | None],
+        chosen: Callable[[str], Choice | None],
         adopt: Callable[[DecisionView], None],
         busy: Callable[[], str | None],
         memory: Callable[[Profile], Awaitable[MemoryForecast]],
@@ -176,7 +184,7 @@ class Tuning:
         self._recorder = recorder
         self._hold = hold
         self._serving = serving
-        self._incumbent = incumbent
+        self._chosen = chosen
         self._adopt = adopt
         self._busy = busy
         self._memory = memory
@@ -214,17 +222,14 @@ class Tuning:
     ) -> tuple[dict[str, Json], Arm | None]:
         sink = _Collecting(self._recorder.sink(operation_id))
         witness = _Witness(hold)
-        rows: list[ArmSummary] = []
-        decisions: list[DecisionView] = []
-        members: list[Member] = []
-        left_out: list[str] = []
+        found = _Found()
         arm: Arm | None = None
         limits, total = plan.limits, plan.total()
         for profile, depths in zip(plan.profiles, plan.depths, strict=True):
             before, why = len(sink.taken), ""
             forecast = await self._memory(profile)
             hardware = self._config.hardware
-            task = _task(plan, profile, depths, forecast, limits, hardware=hardware)
+            task = depth_task(plan, profile, depths, forecast, limits, hardware=hardware)
             counted = StartCount(
                 design=task.design,
                 shown=progress,
@@ -240,38 +245,58 @@ class Tuning:
                 if plan.pool is None:
                     raise
                 history, why = error.history, str(error)  # the other members are still compared
-            limits = limits.after(history)
-            found = summarise(history.observations, history.starts)
-            rows += found
+            seen = summarise(history.observations, history.starts)
             inputs = replace(
-                task,
-                notes=(*task.notes, *seen_notes(forecast, found), *warnings),
-                history=history,
-                incumbent=self._incumbent(profile.name),
+                task, notes=(*task.notes, *seen_notes(forecast, seen), *warnings), history=history
             )
-            view, arm = await self._record(inputs, sink.taken[before:], operation_id, witness)
-            decisions.append(view)
+            inputs, earlier = await self._beside_standing(inputs, limits, witness)
+            limits = limits.after(history)
+            found.rows += summarise(inputs.told.observations, inputs.told.starts)
+            used = (*earlier, *sink.taken[before:])
+            found.measurements += used
+            view, arm = await self._record(inputs, used, operation_id, witness)
+            found.decisions.append(view)
             if arm is not None:
-                members.append(_member(profile, arm, history, forecast))
+                found.members.append(member_of(profile, arm, inputs.told, forecast))
             else:
-                left_out.append(f"{profile.name} was not compared: {why or view.reason}")
+                found.left_out.append(f"{profile.name} was not compared: {why or view.reason}")
         if plan.pool is not None:
             pool = replace(
-                _pool_task(plan, plan.pool, (*left_out, *warnings)),
-                incumbent=self._incumbent(plan.pool.name),
-                members=tuple(members),
+                pool_task(plan, plan.pool, (*found.left_out, *warnings)),
+                incumbent=_arm_of(self._chosen(plan.pool.name)),
+                members=tuple(found.members),
             )
-            view, arm = await self._record(pool, sink.taken, operation_id, witness)
-            decisions.append(view)
+            view, arm = await self._record(pool, found.measurements, operation_id, witness)
+            found.decisions.append(view)
         result: dict[str, Json] = {
             "subject": plan.subject,
             "method": plan.method,
             "applied": plan.apply,
-            "decisions": [encode(d) for d in decisions],
-            "depths": [encode(r) for r in depth_rows(rows)],
+            "decisions": [encode(d) for d in found.decisions],
+            "depths": [encode(r) for r in depth_rows(found.rows)],
             "warnings": list(warnings),
         }
         return result, arm
+
+    async def _beside_standing(
+        self, inputs: DepthInputs, limits: Limits, witness: _Witness
+    ) -> tuple[DepthInputs, tuple[MeasurementView, ...]]:
+        """The inputs with the choice that holds now, and its cells where a limit cut these short.
+
+        Returns:
+            Also the stored repetitions that were joined.
+        """
+        chosen = self._chosen(inputs.subject)
+        inputs = replace(inputs, incumbent=_arm_of(chosen))
+        if (by := cut_short(inputs, limits)) is None:
+            return inputs, ()
+        number = None if chosen is None else chosen.decision_id
+        standing = None if number is None else await self._recorder.standing(number)
+        inputs = joined(inputs, by, standing)
+        if standing is None or inputs.standing != standing.told:
+            return inputs, ()
+        witness.told(standing.verdicts)
+        return inputs, standing.measurements
 
     async def _record(
         self,
@@ -293,6 +318,10 @@ class Tuning:
         return view, decision.arm
 
 
+def _arm_of(choice: Choice | None) -> Arm | None:
+    return None if choice is None else choice.arm
+
+
 async def _bring_back(hold: DeviceHold, before: Arm | None) -> None:
     """Serve again what served; a failure here must not hide why the operation ends."""
     with anyio.CancelScope(shield=True), anyio.move_on_after(RESTORE_S):
@@ -307,91 +336,3 @@ async def _serve(hold: DeviceHold, target: Arm | None) -> None:
         await hold.stop()
     else:
         await hold.start(target)
-
-
-def _task(
-    plan: TuningPlan,
-    profile: Profile,
-    depths: Sequence[int],
-    forecast: MemoryForecast,
-    limits: Limits,
-    *,
-    hardware: HardwareProfile | None,
-) -> DepthInputs:
-    """What is asked of one profile, before anything was told.
-
-    Depths that are certain not to fit are not asked for; where the prediction is certain of
-    all the others, too, the design says so itself, and needs no witness for them.
-    """
-    wanted = tuple(profile.arm(depth) for depth in depths)
-    deepest, out = forecast.deepest, {one.arm for one in forecast.out}
-    accept_offload = profile.offload.value == "accept"
-    if accept_offload:
-        deepest, out = None, set()  # a depth that evicts may be wanted all the same
-    arms = wanted if deepest is not None else tuple(arm for arm in wanted if arm not in out)
-    starts = SEARCH_STARTS if plan.method == MODEL_BASED else ATTEMPTS * len(arms)
-    return DepthInputs(
-        subject=profile.name,
-        method=plan.method,
-        applied=plan.apply,
-        notes=memory_notes(forecast, [arm for arm in wanted if arm in out]),
-        memory_bytes={arm: size for arm, size in forecast.memory_bytes.items() if arm in wanted},
-        deepest=deepest,
-        row_cost=_row_cost(hardware, forecast),
-        arms=arms or wanted,
-        workloads=plan.workloads,
-        repetitions=plan.repetitions,
-        short_steps=0 if plan.method == SWEEP else SHORT_STEPS,
-        budget=limits.budget(max_starts=starts),
-        accept_offload=accept_offload,
-    )
-
-
-def _row_cost(hardware: HardwareProfile | None, forecast: MemoryForecast) -> RowCost | None:
-    """What the card's profile says of a row; an engine on the host does not run on that card."""
-    if hardware is None or hardware.row_cost is None:
-        return None
-    if isinstance(forecast.budget, NotApplicable):
-        return None
-    return RowCost(
-        c=hardware.row_cost,
-        sd=hardware.row_cost_sd,
-        source=f"the hardware profile {hardware.name}",
-    )
-
-
-def _pool_task(plan: TuningPlan, pool: Pool, notes: tuple[str, ...]) -> PoolInputs:
-    return PoolInputs(
-        subject=pool.name,
-        method=plan.method,
-        applied=plan.apply,
-        notes=notes,
-        objective=Objective(pool.objective.value),
-        require=frozenset(pool.require_tags),
-        accept_offload=pool.offload.value == "accept",
-        least_context_tokens=pool.min_context or 0,
-        quality_bound=pool.quality_bound,
-    )
-
-
-def _member(profile: Profile, arm: Arm, history: History, forecast: MemoryForecast) -> Member:
-    """A candidate of a pool; its short steps play no role between models."""
-    return Member(
-        arm=arm,
-        history=replace(history, short_steps=()),
-        quality=_quality(profile),
-        tags=frozenset(profile.tags),
-        context_tokens=profile.context // profile.slots,
-        memory_bytes=forecast.memory_bytes.get(arm),
-    )
-
-
-def _quality(profile: Profile) -> Quality | None:
-    measured = profile.quality
-    if measured is None:
-        return None
-    return Quality(
-        value=measured.perplexity,
-        stderr=measured.stderr,
-        run=PerplexityRun(corpus=measured.corpus, chunks=measured.chunks),
-    )

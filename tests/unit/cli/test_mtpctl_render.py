@@ -20,6 +20,7 @@ from mtpd.cli.operations import operation_report
 from mtpd.views import EvidenceView, FailureView, OperationView, ProgressView
 from tests.fakes import views
 from tests.fakes.backend import ENGINE, measured
+from tests.fakes.values import operation_view
 from tests.unit.cli.support import check_golden
 
 if TYPE_CHECKING:
@@ -139,6 +140,19 @@ def test_a_report_says_chosen_only_of_what_is_applied(
     )
     text = drawn(operation_report(operation))
     assert [w for w in ("chosen", "best") if w in text] == ([] if word is None else [word])
+
+
+def test_a_report_says_which_limit_cut_it_short() -> None:
+    result = measured("default", "tune")
+    decisions = result["decisions"]
+    assert isinstance(decisions, list)
+    last = decisions[-1]
+    assert isinstance(last, dict)
+    said = "cut short by --max-minutes: what decision 3 measured is compared, too"
+    last["evidence"] = [said, "a number that the table shows"]
+    text = drawn(operation_report(operation_view(kind="tune", state="done", result=result)))
+    assert f"{last['subject']}: {said}" in " ".join(text.split())
+    assert "a number that" not in text
 
 
 def test_an_unknown_number_is_a_dash_and_never_a_zero() -> None:

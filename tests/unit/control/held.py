@@ -77,6 +77,8 @@ class ScriptedDevice:
         self.starts: list[Arm] = []
         """Every start that was tried."""
         self.running: Arm | None = None
+        self.fingerprint = ""
+        """Of every start from now on; empty names the profile."""
         self.asked: list[Asked] = []
         self.hanging = anyio.Event()
         """Set once a request hangs."""
@@ -102,7 +104,7 @@ class ScriptedDevice:
             client=client,
             verdict=Verdict(residency=self._residency(arm), reason="scripted"),
             start_id=f"engine-{len(self.starts)}",
-            fingerprint=f"fingerprint-of-{arm.profile}",
+            fingerprint=self.fingerprint or f"fingerprint-of-{arm.profile}",
             heard=RequestFacts(),
         )
         return self._alive

@@ -108,7 +108,7 @@ class House:
             ),
             hold=self.hold,
             serving=lambda: self.before,
-            incumbent=self.choices.measured,
+            chosen=self.choices.chosen,
             adopt=self.choices.adopt,
             busy=lambda: self.busy,
             memory=self.forecast,
