@@ -26,6 +26,7 @@ from mtpd.cli.loading import load_config, strict_option
 from mtpd.config.files import file_problems
 from mtpd.config.origins import describe_origins
 from mtpd.config.remarks import remark_text
+from mtpd.config.sources import hint_for
 from mtpd.errors import EXIT_CONFIG, BinaryError, ConfigError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def check(path: Path | None, *, strict: bool, as_json: bool) -> None:
     for remark in result.remarks:
         click.echo(remark, err=True)
     if not result.ok:
-        raise ConfigError(result.problems, hint="every key is explained in docs/configuration.md")
+        raise ConfigError(result.problems, hint=hint_for(config_path(path)))
     for name, value in (
         ("ok", ", ".join(result.files) or "no file, the defaults"),
         ("models", ", ".join(result.models)),

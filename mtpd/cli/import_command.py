@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,15 +16,17 @@ import click
 
 from mtpd.cli.configured import json_option
 from mtpd.cli.loading import load_config, strict_option, tell
+from mtpd.compat.remarks import Kind
 from mtpd.config.locate import dotted
-from mtpd.config.sources import FOREIGN, Source, read_configuration
+from mtpd.config.remarks import remark_text
+from mtpd.config.sources import Source, is_foreign, read_configuration
 from mtpd.config.toml_text import toml_text
 from mtpd.errors import EXIT_CONFIG, ConfigError, MtpdError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mtpd.compat.remarks import Import
+    from mtpd.compat.remarks import Import, Remark
     from mtpd.config.model import Config
     from mtpd.views import Json
 
@@ -31,6 +34,7 @@ __all__ = ["import_"]
 
 _PATHS = (("engine", "binary"), ("server", "control_socket"))
 _MODEL_PATHS = (("model",), ("drafter", "model"))
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @click.command("import")
@@ -49,10 +53,11 @@ def import_(file: Path, *, out: Path, strict: bool, force: bool, as_json: bool) 
     """Translate a configuration of llama-swap (.yaml) or of llama.cpp's router (.ini).
 
     Writes mtpd.toml and one profile per model, and lists as FILE:LINE: KEY: what is not
-    honoured, what was changed and what has no effect. FILE itself can also be used as it
-    is: mtpd serve --config FILE.
+    honoured, what was changed and what has no effect. What is not honoured also stands at
+    the head of the files. FILE itself can be used as it is: mtpd serve --config FILE. It
+    takes nothing from the files that are written, not even where they lie beside it.
     """
-    if file.suffix.lower() not in FOREIGN:
+    if not is_foreign(file):
         message = f"{file} is neither .yaml nor .yml (llama-swap) nor .ini (llama.cpp presets)"
         raise click.BadParameter(message, param_hint="FILE")
     try:
@@ -66,7 +71,7 @@ def import_(file: Path, *, out: Path, strict: bool, force: bool, as_json: bool) 
     if not isinstance(source, Source) or source.imported is None:
         message = f"{file} has changed while it was read"
         raise MtpdError(message, hint="run the command again")
-    texts = _texts(source, out)
+    texts = _texts(source, config.remarks, out)
     _write(texts, force=force)
     if as_json:
         click.echo(json.dumps(_report(config, source.imported, tuple(texts)), indent=2))
@@ -76,6 +81,7 @@ def import_(file: Path, *, out: Path, strict: bool, force: bool, as_json: bool) 
     for name, port in source.imported.ports.items():
         click.echo(f"port {port} was {name}'s; mtpd reaches the engine on a private socket")
     click.echo(f"listens on {_listen(config)}")
+    click.echo(f"serve them with --config {out / 'mtpd.toml'}; {file} reads none of them")
     tell(config)
 
 
@@ -83,21 +89,31 @@ def _listen(config: Config) -> str:
     return f"{config.server.listen_host}:{config.server.listen_port}"
 
 
-def _texts(source: Source, out: Path) -> dict[Path, str]:
-    """The text of every file to write, by its path."""
+def _texts(source: Source, remarks: tuple[Remark, ...], out: Path) -> dict[Path, str]:
+    """The text of every file to write, by its path; each remark in the file of its model."""
     tree = copy.deepcopy(source.tree)
     models = tree.pop("models", {})
     if not isinstance(models, dict):
         raise TypeError(models)
     name = Path(source.file).name
-    _make_absolute(tree, _PATHS, source.folder)
-    texts = {out / "mtpd.toml": f"# Imported from {name}.\n{toml_text(tree)}"}
+    lost = [one for one in remarks if one.kind is Kind.NOT_HONOURED]
+    texts: dict[Path, str] = {}
     for profile, table in models.items():
         _make_absolute(table, _MODEL_PATHS, source.folder)
-        line = source.lines[("models", profile)]
-        head = f"# Imported from {name}, line {line}.\n"
+        at = ("models", profile)
+        key = source.keys[at]
+        own = [one for one in lost if one.key[: len(key)] == key]
+        lost = [one for one in lost if one not in own]
+        head = _head(f"Imported from {name}, line {source.lines[at]}.", own)
         texts[out / "profiles" / "models" / f"{profile}.toml"] = head + toml_text(table)
-    return texts
+    _make_absolute(tree, _PATHS, source.folder)
+    return {out / "mtpd.toml": _head(f"Imported from {name}.", lost) + toml_text(tree), **texts}
+
+
+def _head(first: str, remarks: list[Remark]) -> str:
+    """Comment lines; TOML allows no control character in them, which a name may hold."""
+    lines = (first, *map(remark_text, remarks))
+    return "".join(f"# {_CONTROL.sub('?', line)}\n" for line in lines)
 
 
 def _make_absolute(

@@ -7,7 +7,7 @@ translated, which is told as a change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mtpd.compat.flag_table import BY_ENV, BY_NAME
@@ -90,6 +90,7 @@ class Option:
         on: Whether a switch is turned on.
         line: Where it is written.
         key: The key that holds it, in the terms of the file.
+        change: What is told where llama-server does not take it as it is written in the file.
     """
 
     flag: Flag
@@ -98,6 +99,7 @@ class Option:
     on: bool = True
     line: int
     key: Path
+    change: str | None = None
 
     @property
     def shown(self) -> str:
@@ -163,10 +165,10 @@ class _Reader:
         line, key = self.place(word)
         on = name not in BY_NAME[name].off
         option = Option(flag=BY_NAME[name], written=name, value=value, on=on, line=line, key=key)
-        if change:
-            given = word if name in {"--load-mode", word} else f"{word} {value}"
-            self.into.remark(Kind.CHANGED, line, key, changed(given, option.shown))
-        return option
+        if not change:
+            return option
+        given = word if name in {"--load-mode", word} else f"{word} {value}"
+        return replace(option, change=changed(given, option.shown))
 
     def unknown(self, word: str) -> None:
         """Name it; a word after it that is no flag is taken for its value."""

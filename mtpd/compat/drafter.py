@@ -83,8 +83,10 @@ class _Drafter:
         path = (*self.at, "drafter", name)
         self.into.put(path, value, line=option.line, key=option.key)
 
-    def tell(self, kind: Kind, option: Option, message: str) -> None:
-        self.into.remark(kind, option.line, option.key, message)
+    def tell(
+        self, kind: Kind, option: Option, message: str, *, setting: tuple[str, ...] = ()
+    ) -> None:
+        self.into.remark(kind, option.line, option.key, message, setting=setting)
 
     def kind(self, chosen: Option | None, file: Option | None) -> str:
         if chosen is None:
@@ -109,10 +111,11 @@ class _Drafter:
 
     def depth(self, kind: str, origin: Option) -> None:
         option = self.options.pop(_DEPTHS.get(kind, "spec-draft-n-max"), None)
+        deepest = (*self.at, "drafter", "max_depth")
         if option is None:
             depth = DEFAULT_DEPTH
             message = f"no depth is given: llama-server's own default of {depth} is used"
-            self.tell(Kind.CHANGED, origin, message)
+            self.tell(Kind.CHANGED, origin, message, setting=deepest)
         else:
             text = option.value or ""
             if not (text.isascii() and text.isdigit() and len(text) < _LONG and int(text)):
@@ -122,7 +125,7 @@ class _Drafter:
             depth = min(int(text), _MAX_DEPTH)
             if depth != int(text):
                 message = f"the deepest draft here is {_MAX_DEPTH}"
-                self.tell(Kind.NOT_HONOURED, option, message)
+                self.tell(Kind.NOT_HONOURED, option, message, setting=deepest)
         for name in ("max_depth", "depth"):
             self.set(name, depth, option or origin)
 
@@ -149,7 +152,8 @@ class _Drafter:
             self.into.put(path, chosen, line=option.line, key=option.key)
         if given is not None and (keys is None or values is None or keys.value != values.value):
             message = f"keys and values of the draft context have one type here: {chosen}"
-            self.tell(Kind.NOT_HONOURED, values or given, message)
+            setting = (*self.at, "draft_kv_type")
+            self.tell(Kind.NOT_HONOURED, values or given, message, setting=setting)
 
 
 _DRAFT_KEYS = ("spec-draft-n-max", "draft-p-min", "cache-type-k-draft", "cache-type-v-draft")

@@ -9,7 +9,7 @@ section that comes again takes the place of the earlier one.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mtpd.compat.arguments import BUILD, changed, made_option, replacement
@@ -114,8 +114,9 @@ def _named(section: _Section, into: Import) -> Iterator[Option]:
             if value not in _FALSE:
                 into.remark(Kind.NOT_HONOURED, line, path, _PRESET_KEYS[key])
         elif (replaced := replacement(key, value)) is not None:
-            into.remark(Kind.CHANGED, line, path, changed(f"{key} = {value}", " = ".join(replaced)))
-            yield made_option(BY_KEY[replaced[0]], *replaced, line=line, key=path)
+            option = made_option(BY_KEY[replaced[0]], *replaced, line=line, key=path)
+            change = changed(f"{key} = {value}", " = ".join(replaced))
+            yield replace(option, change=change)
         elif flag is None:
             into.fault(line, path, f"is no option of llama-server {BUILD}")
         elif flag.values > 1:

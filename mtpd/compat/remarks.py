@@ -60,6 +60,8 @@ class Remark:
         line: 1-based line.
         key: Key path in the file; a flag of a command is a key below it.
         message: Why, as a sentence without a full stop.
+        setting: Key path in ``Import.tree`` of the value that the message is about, or empty;
+            later layers may set another one, which is then told.
     """
 
     kind: Kind
@@ -67,6 +69,12 @@ class Remark:
     line: int
     key: Path
     message: str
+    setting: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> tuple[int, Path]:
+        """Line and key."""
+        return self.line, self.key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +129,13 @@ class Import:
             self.lines.setdefault(path[:end], line)
         self.lines[path], self.keys[path] = line, key
 
-    def remark(self, kind: Kind, line: int, key: Path, message: str) -> None:
+    def remark(
+        self, kind: Kind, line: int, key: Path, message: str, *, setting: tuple[str, ...] = ()
+    ) -> None:
         """Tell something."""
-        self.remarks.append(Remark(kind=kind, line=line, key=key, message=shortened(message)))
+        self.remarks.append(
+            Remark(kind=kind, line=line, key=key, message=shortened(message), setting=setting)
+        )
 
     def fault(self, line: int, key: Path, message: str) -> None:
         """Refuse the file; the same fault counts once."""

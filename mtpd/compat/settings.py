@@ -7,16 +7,17 @@ honoured. What proposes tokens is ``mtpd.compat.drafter``'s part.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mtpd.compat.drafter import put_drafter
-from mtpd.compat.remarks import Kind
+from mtpd.compat.remarks import Kind, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mtpd.compat.arguments import Option
-    from mtpd.compat.remarks import Import, Path
+    from mtpd.compat.remarks import Import
 
 __all__ = ["put_settings"]
 
@@ -83,10 +84,12 @@ def put_settings(options: Mapping[str, Option], at: tuple[str, ...], into: Impor
 class _Profile:
     def __init__(self, options: Mapping[str, Option], at: tuple[str, ...], into: Import) -> None:
         self.rest = dict(options)
+        self.given = tuple(options.values())
         self.at = at
         self.into = into
 
     def put(self) -> None:
+        before = len(self.into.remarks)
         self.model()
         self.context()
         self.slots()
@@ -102,12 +105,29 @@ class _Profile:
         put_drafter(self.rest, self.at, self.into, kv_type=kv_type)
         for option in self.rest.values():
             self.left(option)
+        self.changes(before)
+
+    def changes(self, first: int) -> None:
+        """Tell how options were written anew: in the remark that says more of one, if any."""
+        remarks = self.into.remarks
+        for option in self.given:
+            if option.change is None:
+                continue
+            place = (option.line, option.key)
+            more = [n for n in range(first, len(remarks)) if place == remarks[n].place]
+            for number in more:
+                message = f"{option.change}; {remarks[number].message}"
+                remarks[number] = replace(remarks[number], message=shortened(message))
+            if not more:
+                self.tell(Kind.CHANGED, option, option.change)
 
     def set(self, name: str, value: object, option: Option) -> None:
         self.into.put((*self.at, name), value, line=option.line, key=option.key)
 
-    def tell(self, kind: Kind, option: Option, message: str) -> None:
-        self.into.remark(kind, option.line, option.key, message)
+    def tell(self, kind: Kind, option: Option, message: str, *, about: str | None = None) -> None:
+        """Tell something of an option; ``about`` is the key of the profile that it concerns."""
+        setting = () if about is None else (*self.at, about)
+        self.into.remark(kind, option.line, option.key, message, setting=setting)
 
     def model(self) -> None:
         option = self.rest.pop("model", None)
@@ -124,10 +144,9 @@ class _Profile:
         option = self.rest.get("ctx-size")
         if option is not None and option.value == "0":
             del self.rest["ctx-size"]
-            self.tell(Kind.CHANGED, option, f"0 {_WHOLE_CONTEXT}")
+            self.tell(Kind.CHANGED, option, f"0 {_WHOLE_CONTEXT}", about="context")
         elif option is None:
-            line, key = self.place()
-            self.into.remark(Kind.CHANGED, line, (*key, "-c"), f"no context {_WHOLE_CONTEXT}")
+            self.absent("-c", f"no context {_WHOLE_CONTEXT}", "context")
         else:
             self.whole_number("ctx-size", "context")
 
@@ -135,13 +154,13 @@ class _Profile:
         if "parallel" in self.rest:
             self.whole_number("parallel", "slots", least=1)
             return
-        line, key = self.place()
-        message = "no number of slots means up to four to llama-server; here it is one"
-        self.into.remark(Kind.CHANGED, line, (*key, "-np"), message)
+        self.absent("-np", "no number of slots means up to four to llama-server", "slots")
 
-    def place(self) -> tuple[int, Path]:
-        """Where the model itself is written."""
-        return self.into.lines.get(self.at, 1), self.into.keys.get(self.at, self.at)
+    def absent(self, flag: str, message: str, about: str) -> None:
+        """Tell of a flag that is not written, where the model itself is."""
+        line, key = self.into.lines.get(self.at, 1), self.into.keys.get(self.at, self.at)
+        setting = (*self.at, about)
+        self.into.remark(Kind.CHANGED, line, (*key, flag), message, setting=setting)
 
     def whole_number(self, flag: str, name: str, *, least: int | None = None) -> int | None:
         """Put a number; one below ``least`` stands for the engine's default."""
@@ -160,7 +179,7 @@ class _Profile:
         if physical is not None and size and logical_size and size > logical_size:
             self.set("ubatch", logical_size, physical)
             message = f"is {logical_size}, the logical batch, which it may not exceed"
-            self.tell(Kind.CHANGED, physical, message)
+            self.tell(Kind.CHANGED, physical, message, about="ubatch")
 
     def kv_type(self) -> str:
         """One type for keys and values: where two are written, the one with more bits."""
@@ -179,10 +198,10 @@ class _Profile:
         for option in given:
             if option.value != chosen:
                 message = f"keys and values have one type here: {chosen}, the one with more bits"
-                self.tell(Kind.NOT_HONOURED, option, message)
+                self.tell(Kind.NOT_HONOURED, option, message, about="kv_type")
         if len(given) == 1 and given[0].value == chosen and kinds != {chosen}:
             message = f"keys and values have one type here: both are {chosen}"
-            self.tell(Kind.CHANGED, given[0], message)
+            self.tell(Kind.CHANGED, given[0], message, about="kv_type")
         return chosen
 
     def layers(self) -> None:
@@ -195,7 +214,7 @@ class _Profile:
         self.set("n_gpu_layers", count, option)
         self.set("offload", "accept", option)
         message = f"with {count} layers on the device a part on the processor is accepted"
-        self.tell(Kind.CHANGED, option, message)
+        self.tell(Kind.CHANGED, option, message, about="offload")
 
     def fit(self) -> None:
         option = self.rest.pop("fit", None)
@@ -242,10 +261,7 @@ class _Profile:
         self.tell(Kind.NOT_HONOURED, option, message)
 
 
-_WHOLE_CONTEXT = (
-    "means the whole context of the model to llama-server; here it is the configured default"
-    " (4096 unless a hardware profile says otherwise), so name one"
-)
+_WHOLE_CONTEXT = "means the whole context of the model to llama-server"
 _SWITCH = {
     "enabled": "on", "true": "on", "1": "on",
     "disabled": "off", "false": "off", "0": "off",

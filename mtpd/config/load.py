@@ -2,7 +2,9 @@
 
 Layers: defaults < hardware profile < model profile < mtpd.toml < command line. A
 profile beside ``mtpd.toml`` (``profiles/models/NAME.toml``) takes the place of a
-shipped one with the same name. That a model file exists is not checked here
+shipped one with the same name. Beside a file of another program none does: such a file
+means the models that it defines, and what ``mtpd import`` wrote there is for ``mtpd.toml``.
+Whatever else takes part in it is told. That a model file exists is not checked here
 (``mtpd.config.files``): a missing file concerns its model, not the daemon.
 """
 
@@ -13,14 +15,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mtpd.compat.remarks import Kind, Remark
 from mtpd.config.build import build, build_hardware, build_workload
 from mtpd.config.checks import check_hardware, check_root, check_workload, did_you_mean
 from mtpd.config.data import profiles_dir
 from mtpd.config.layers import Origin, Origins, Problem, Tree, merge, mount, nest
 from mtpd.config.locate import dotted, parse_key
 from mtpd.config.origins import leaves
+from mtpd.config.remarks import in_force
 from mtpd.config.schema import HardwareTable, RootTable, WorkloadTable
-from mtpd.config.sources import Source, find, read, read_configuration
+from mtpd.config.sources import Source, find, hint_for, is_foreign, read, read_configuration
 from mtpd.config.validate import Validation
 from mtpd.errors import ConfigError
 
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["load"]
 
 _COMMAND_LINE = "command line"
-_HINT = "every key is explained in docs/configuration.md"
 
 
 def load(
@@ -68,6 +71,10 @@ class _Loading:
     ) -> None:
         user = (path.parent / "profiles",) if path is not None else ()
         self.places = (*user, profiles_dir())
+        self.foreign = is_foreign(path)
+        self.model_places = (profiles_dir(),) if self.foreign else self.places
+        self.hint = hint_for(path)
+        self.notes: list[Remark] = []
         self.problems: list[Problem] = []
         self.sources: list[str] = []
         self.tree: Tree = {}
@@ -93,7 +100,7 @@ class _Loading:
         hardware = self.hardware(name, hardware_source)
         workloads = self.workloads()
         if self.problems or root is None:
-            raise ConfigError(_in_order(self.problems), hint=_HINT)
+            raise ConfigError(_in_order(self.problems), hint=self.hint)
         config = build(
             root,
             origins=self.origins,
@@ -101,8 +108,25 @@ class _Loading:
             workloads=workloads,
             sources=tuple(self.sources),
         )
-        remarks = self.main.remarks if self.main is not None else ()
-        return replace(config, origins=self.told_origins(config), remarks=remarks)
+        return replace(config, origins=self.told_origins(config), remarks=self.remarks(config))
+
+    def remarks(self, config: Config) -> tuple[Remark, ...]:
+        """What is told of a file of another program; nothing of ``mtpd.toml``."""
+        if self.main is None or not self.foreign:
+            return ()
+        beside = self.places[0] / "models"
+        if find(self.places[:1], "models"):
+            message = f"{beside} belongs to an mtpd.toml: no profile of a model there takes part"
+            self.note(("profiles", "models"), message)
+        told = in_force(self.main.remarks, dict(leaves(config)), self.origins.at)
+        return (*told, *self.notes)
+
+    def takes_part(self, kind: str, name: str, source: Source) -> None:
+        """Tell of a profile that is joined with a file of another program."""
+        self.note(("profiles", kind, name), f"{source.file} takes part")
+
+    def note(self, key: KeyPath, message: str) -> None:
+        self.notes.append(Remark(kind=Kind.NOTE, file=self.file, line=1, key=key, message=message))
 
     def read_main(self, path: Path, environment: Mapping[str, str]) -> Source | None:
         source = self.checked(read_configuration(path, environment))
@@ -144,7 +168,10 @@ class _Loading:
     def hardware_source(self, name: str) -> Source | None:
         known = find(self.places, "hardware")
         if name in known:
-            return self.read(known[name])
+            source = self.read(known[name])
+            if source is not None:
+                self.takes_part("hardware", name, source)
+            return source
         self.unknown_hardware = f"there is no hardware profile {name!r}" + (
             did_you_mean(name, known) or f"; known are {', '.join(sorted(known))}"
         )
@@ -152,7 +179,7 @@ class _Loading:
 
     def mount_models(self, hardware: Source | None) -> None:
         """Lay the model profiles on the hardware profile's defaults."""
-        files = find(self.places, "models")
+        files = find(self.model_places, "models")
         if hardware is not None:
             self.sources.append(hardware.file)
         asked = _model_names(self.main) | _names(self.override_tree)
@@ -164,7 +191,7 @@ class _Loading:
         else:
             kept |= {name for name, path in files.items() if _is_bundled(path)}
         shipped = profiles_dir() / "models"
-        if self.main is not None and self.main.imported is not None:
+        if self.foreign:
             kept -= _model_names(self.main)  # a file of another program means its own model
         files = {n: f for n, f in files.items() if n in kept or f.parent != shipped}
         for name in sorted(files.keys() | asked):
@@ -172,6 +199,7 @@ class _Loading:
             source = self.read(files[name]) if name in files else None
             if source is not None:
                 self.sources.append(source.file)
+                self.takes_part("models", name, source)
                 at = ("models", name)
                 lines = mount(source.lines, file=source.file, folder=source.folder, at=at)
                 merge(self.tree, self.origins, nest(at, source.tree), lines)
@@ -188,7 +216,7 @@ class _Loading:
         merge(self.tree, self.origins, nest(at, defaults), lines)
 
     def validate_root(self) -> RootTable | None:
-        named = frozenset(_names(self.tree) | find(self.places, "models").keys())
+        named = frozenset(_names(self.tree) | find(self.model_places, "models").keys())
         validation = Validation(origins=self.origins, file=self.file)
         self.drop_models_without_a_file(validation)
         root = validation.table(RootTable, self.tree)
@@ -204,7 +232,7 @@ class _Loading:
         models = self.tree.get("models")
         if not isinstance(models, dict):
             return
-        files = find(self.places, "models")
+        files = find(self.model_places, "models")
         for name, table in list(models.items()):
             if name not in files and isinstance(table, dict) and "model" not in table:
                 near = did_you_mean(name, files)
@@ -232,6 +260,8 @@ class _Loading:
             source = self.read(path)
             if source is None:
                 continue
+            if path.is_relative_to(self.places[0]):
+                self.takes_part("workloads", name, source)
             lines = mount(source.lines, file=source.file, folder=source.folder)
             validation = Validation(origins=Origins(lines), file=source.file)
             table = validation.table(WorkloadTable, dict(source.tree))

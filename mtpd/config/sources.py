@@ -24,9 +24,17 @@ if TYPE_CHECKING:
     from mtpd.config.layers import Origin
     from mtpd.config.locate import Path as KeyPath
 
-__all__ = ["FOREIGN", "MAX_BYTES", "Source", "find", "read", "read_configuration"]
+__all__ = [
+    "MAX_BYTES",
+    "Source",
+    "find",
+    "hint_for",
+    "is_foreign",
+    "read",
+    "read_configuration",
+]
 
-FOREIGN = frozenset({".yaml", ".yml", ".ini"})
+_FOREIGN = frozenset({".yaml", ".yml", ".ini"})
 """Suffixes of the files of other programs."""
 
 MAX_BYTES = 256 * 1024
@@ -68,6 +76,18 @@ class Source:
         }
 
 
+def is_foreign(path: Path | None) -> bool:
+    """Whether a configuration file is one of another program, by its suffix."""
+    return path is not None and path.suffix.lower() in _FOREIGN
+
+
+def hint_for(path: Path | None) -> str:
+    """Where the keys of a configuration file are explained."""
+    if is_foreign(path):
+        return "docs/migrating.md tells what each key of this file becomes"
+    return "every key is explained in docs/configuration.md"
+
+
 def read(path: Path) -> Source | Problem:
     """Read and parse a TOML file, or say why not."""
     text = _text(path)
@@ -94,13 +114,12 @@ def read_configuration(path: Path, environment: Mapping[str, str]) -> Source | P
         path: The file.
         environment: For ``${env.X}`` in a file of llama-swap.
     """
-    suffix = path.suffix.lower()
-    if suffix not in FOREIGN:
+    if not is_foreign(path):
         return read(path)
     text = _text(path)
     if isinstance(text, Problem):
         return text
-    if suffix == ".ini":
+    if path.suffix.lower() == ".ini":
         imported = preset_ini.translate(text)
     else:
         imported = llama_swap.translate(text, environment=environment, may_set=may_set_for_engine)

@@ -74,13 +74,39 @@ def test_an_import_writes_the_files_and_lists_the_rest(folder: Path) -> None:
         "port 5800 was draft's; mtpd reaches the engine on a private socket",
         "port 5801 was small's; mtpd reaches the engine on a private socket",
         "listens on 127.0.0.1:8080",
+        "serve them with --config made/mtpd.toml; config.yaml reads none of them",
     ]
     assert (
         "config.yaml:8: models.draft.ttl: not honoured: an idle engine is not unloaded yet\n"
         in (result.stderr)
     )
     profile = (folder / "made/profiles/models/small.toml").read_text()
-    assert profile.startswith("# Imported from config.yaml, line 2.\n")
+    assert profile.startswith("# Imported from config.yaml, line 2.\naliases")
+
+
+def test_what_is_lost_stands_at_the_head_of_the_file_that_it_concerns(folder: Path) -> None:
+    unknown = 'x: 1\n"od\\nd": 1\n'
+    (folder / "config.yaml").write_text(SWAP + unknown)
+    assert run(import_, "config.yaml", "--out", "made").exit_code == 0
+    assert (
+        (folder / "made/profiles/models/draft.toml")
+        .read_text()
+        .startswith(
+            "# Imported from config.yaml, line 6.\n"
+            "# config.yaml:8: models.draft.ttl: not honoured: an idle engine is not unloaded yet\n"
+            "model = "
+        )
+    )
+    assert (
+        (folder / "made/mtpd.toml")
+        .read_text()
+        .startswith(
+            "# Imported from config.yaml.\n"
+            "# config.yaml:12: x: not honoured: this key is not known\n"
+            '# config.yaml:13: "od\\nd": not honoured: this key is not known\n'
+            "[engine]\n"
+        )
+    )
 
 
 def test_what_was_imported_loads_as_the_same_configuration(folder: Path) -> None:

@@ -206,6 +206,7 @@ def test_what_mtpd_does_anyway_is_not_refused(flags: str) -> None:
         ("--no-mmap", "'--no-mmap' is read as '--load-mode none'"),
         ("--mmap", "'--mmap' is read as '--load-mode mmap'"),
         ("--mlock", "'--mlock' is read as '--load-mode mlock'"),
+        ("--spec-type mtp --draft-max 2", "'--draft-max 2' is read as '--spec-draft-n-max 2'"),
         ("-dio", "'-dio' is read as '--load-mode dio'"),
         ("-fa", "'-fa' is read as '-fa on'"),
         ("--draft-max 2", "'--draft-max 2' is read as '--spec-draft-n-max 2'"),
@@ -214,25 +215,50 @@ def test_what_mtpd_does_anyway_is_not_refused(flags: str) -> None:
     ],
 )
 def test_removed_flags_are_translated_with_the_difference(flags: str, change: str) -> None:
-    (found,) = [one for one in told(one_model(flags), Kind.CHANGED) if "is read as" in one]
-    word = flags.split(maxsplit=1)[0]
+    (found,) = rewritten(flags)
+    word = change.removeprefix("'").replace("'", " ").partition(" ")[0]
     expected = f"3: models.m.cmd.{word}: {change}: llama-server b11434 does not take the former"
-    assert found == expected
+    assert found.partition(";")[0] == expected
+
+
+def rewritten(flags: str) -> list[str]:
+    made = one_model(flags)
+    return [one for kind in Kind for one in told(made, kind) if "is read as" in one]
+
+
+@pytest.mark.parametrize(
+    ("flags", "word", "kind", "end"),
+    [
+        ("--mlock", "--mlock", Kind.NOT_HONOURED, NOT_PASSED),
+        ("--draft 1", "--draft", Kind.NOTE, "without a --spec-type that drafts"),
+        (
+            "--spec-type mtp --draft 20",
+            "--draft",
+            Kind.NOT_HONOURED,
+            "the deepest draft here is 16",
+        ),
+        ("--spec-type mtp --draft 2", "--draft", Kind.CHANGED, ""),
+    ],
+)
+def test_a_removed_flag_has_one_remark(flags: str, word: str, kind: Kind, end: str) -> None:
+    (found,) = [one for one in one_model(flags).remarks if one.key[-1] == word]
+    assert found.kind is kind
+    assert found.message.partition("; ")[2].startswith(end)
 
 
 def test_the_translations_are_flags_of_the_build() -> None:
     for flags in ("--mlock", "--draft 1", "--draft-min 1", "--spec-ngram-size-n 1"):
-        (found,) = [one for one in told(one_model(flags), Kind.CHANGED) if "is read as" in one]
+        (found,) = rewritten(flags)
         new = found.split("is read as '")[1].split("'")[0].split()[0]
         assert BY_NAME[new].purpose != "deny_removed"
 
 
 def test_defaults_that_differ_are_told() -> None:
     context, slots = told(one_model(""), Kind.CHANGED)
-    assert context.startswith("2: models.m.-c: no context means the whole context of the model")
-    assert slots == (
-        "2: models.m.-np: no number of slots means up to four to llama-server; here it is one"
+    assert context == (
+        "2: models.m.-c: no context means the whole context of the model to llama-server"
     )
+    assert slots == "2: models.m.-np: no number of slots means up to four to llama-server"
     assert told(one_model("-c 4096 -np 1"), Kind.CHANGED) == []
     assert f"default of {DEFAULT_DEPTH}" in told(one_model("--spec-type mtp"), Kind.CHANGED)[-1]
 
