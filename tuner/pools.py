@@ -56,16 +56,20 @@ if TYPE_CHECKING:
 
     from tuner.siblings import Inferred
 
-__all__ = ["Candidate", "Objective", "choose_model"]
+__all__ = ["NOISE_HIDES", "Candidate", "Objective", "choose_model"]
+
+NOISE_HIDES = "the noise hides whether"
+"""How the evidence begins that says which models the measurements do not tell apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a rule left in the running."""
+    """What a rule left in the running; ``hidden`` may be faster, as far as the noise lets see."""
 
     rule: str
     chosen: Candidate
     clause: str
+    hidden: tuple[str, ...] = ()
 
 
 def choose_model(
@@ -121,6 +125,8 @@ def choose_model(
         )
     chosen = outcome.chosen
     clauses = [outcome.clause]
+    if outcome.hidden:
+        evidence += (f"{NOISE_HIDES} {' or '.join(outcome.hidden)} is faster",)
     if require:
         free = _able(rows, replace(asked, tags=frozenset()), objective, incumbent, quality_bound)
         clauses += _instead(chosen, _apply(free[0], objective, incumbent, rho), require)
@@ -255,7 +261,10 @@ def _fastest(rows: Sequence[Candidate], rule: str, among: str, incumbent: Arm | 
         why = "stays as the incumbent"
     elif _same_run(running):
         why = "has the lower perplexity"
-    return _Outcome(rule, chosen, f"ties with {', '.join(ties)} as the fastest {among} and {why}")
+    clause = f"ties with {', '.join(ties)} as the fastest {among} and {why}"
+    others = [row for row in running if row is not chosen]
+    hidden = tuple(row.name for row in others if _speed(chosen, row).hidden)
+    return _Outcome(rule, chosen, clause, hidden)
 
 
 def _preference(

@@ -91,6 +91,12 @@ class SpeedComparison:
         """Whether neither beats the other."""
         return not (self.faster or self.slower)
 
+    @property
+    def hidden(self) -> bool:
+        """Whether they are more than a tie apart and only the noise makes it one."""
+        close = 1 / (1 + TIE_RATIO) <= self.ratio <= 1 + TIE_RATIO
+        return self.tie and not close
+
 
 def compare_speeds(
     a: ArmSummary, b: ArmSummary, *, own_texts: bool = False
@@ -147,8 +153,7 @@ def assumed_interval(tps: float) -> Interval:
 def ratio_text(verdict: SpeedComparison) -> str:
     """A ratio; where only the noise makes it a tie, with the interval that says so."""
     interval = verdict.interval
-    close = 1 / (1 + TIE_RATIO) <= verdict.ratio <= 1 + TIE_RATIO
-    if not verdict.tie or close or interval is None:
+    if not verdict.hidden or interval is None:
         return f"{verdict.ratio:.2f}x"
     return f"{verdict.ratio:.2f}x, but {interval.low:.2f}x to {interval.high:.2f}x is possible"
 

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.table import Table
 
+from mtpd.cli.cells import WIDTH
 from mtpd.cli.render import alpha_table, depth_table
 from mtpd.cli.session import console
 from mtpd.views import encode
+from tuner.pools import NOISE_HIDES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from mtpd.demo import Forecast, Report
     from mtpd.views import ProgressView
 
 __all__ = ["show_progress", "show_report"]
+
+
+_BODY = """{"model": "demo", "messages": [
+      {"role": "user", "content": "What does os.path.join do?"}]}"""
 
 
 def show_progress(progress: ProgressView, *, quiet: bool) -> None:
@@ -45,21 +55,30 @@ def show_report(report: Report, *, as_json: bool, once: bool) -> None:
         out.print(depth_table(model.depths, chosen=chosen, title=model.id))
     out.print()
     out.print(alpha_table([row for model in report.models for row in model.depths]))
+    _warnings(out, report.warnings)
     _decisions(out, report)
-    for warning in report.warnings:
-        out.print(f"Warning: {warning}.", style="yellow")
     _forecasts(out, report.forecast)
     _address(out, report, once=once)
+
+
+def _warnings(out: Console, warnings: tuple[str, ...]) -> None:
+    if warnings:
+        out.print()
+    for warning in warnings:
+        out.print(f"Warning: {warning}.", style="yellow")
 
 
 def _decisions(out: Console, report: Report) -> None:
     out.print()
     for decision in report.decisions:
-        out.print(f"{decision.subject}: {decision.reason}", soft_wrap=True)
+        out.print(f"{decision.subject}: {decision.reason}")
     final = report.decisions[-1] if report.decisions else None
     if final is not None and final.arm is not None:
         out.print()
-        out.print(f"Chosen: {final.arm.profile} at depth {final.arm.depth}.", style="bold")
+        doubts = [one for one in final.evidence if one.startswith(NOISE_HIDES)]
+        said = [f"Chosen: {final.arm.profile} at depth {final.arm.depth}."]
+        said += [f"{doubt[0].upper()}{doubt[1:]}." for doubt in doubts]
+        out.print(" ".join(said), style="bold")
 
 
 def _forecasts(out: Console, forecasts: tuple[Forecast, ...]) -> None:
@@ -81,8 +100,7 @@ def _forecasts(out: Console, forecasts: tuple[Forecast, ...]) -> None:
     out.print(
         f"Speed relative to depth 0: E / (1 + {first.row_cost:g} x depth), where E is the tokens "
         "per step that the measured acceptance gives; the cost of a verification row is "
-        f"{first.source}.",
-        soft_wrap=True,
+        f"{first.source}."
     )
 
 
@@ -91,22 +109,27 @@ def _address(out: Console, report: Report, *, once: bool) -> None:
     out.print(f"Measured and chosen in {report.seconds:.1f} s.")
     if once:
         return
-    out.print(
-        f"Serving on {report.url} - Ctrl-C ends it and leaves nothing behind. Try:", soft_wrap=True
-    )
+    out.print(f"Serving on {report.url} until Ctrl-C, which leaves nothing behind. Try:")
     out.print()
-    body = (
-        '{"model": "demo", "messages": [{"role": "user", "content": "What does os.path.join do?"}]}'
-    )
-    out.print(
-        f"  curl {report.url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'",
-        soft_wrap=True,
-        markup=False,
-        highlight=False,
-    )
-    out.print(
-        f"  mtpctl --socket {report.control_socket} explain",
-        soft_wrap=True,
-        markup=False,
-        highlight=False,
-    )
+    for command in (
+        (
+            f"curl {report.url}/v1/chat/completions",
+            "-H 'Content-Type: application/json'",
+            f"-d '{_BODY}'",
+        ),
+        (_mtpctl(), f"--socket {report.control_socket}", "explain"),
+    ):
+        out.print(_pasted(command), soft_wrap=True)
+
+
+def _pasted(parts: Sequence[str]) -> str:
+    """A command for a shell, on one line where that fits."""
+    line = f"  {' '.join(parts)}"
+    fits = len(line) <= WIDTH and "\n" not in line
+    return line if fits else "  " + " \\\n    ".join(parts)
+
+
+def _mtpctl() -> str:
+    """The ``mtpctl`` beside this program, as it can be run; its folder may not be on the PATH."""
+    beside = Path(sys.argv[0]).with_name("mtpctl")
+    return shlex.quote(str(beside)) if beside.is_file() else "mtpctl"

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mtpd.cli.cells import WIDTH
 from mtpd.cli.demo_report import show_progress, show_report
 from mtpd.config.load import load
 from mtpd.demo import HARDWARE, Forecast, Report, _forecast
 from mtpd.views import IntervalView, ProgressView, encode
 from tests.fakes import views
+from tuner.pools import NOISE_HIDES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,8 +134,8 @@ def test_a_forecast_is_labelled_and_a_ratio_never_a_speed(
     assert (
         "Speed relative to depth 0: E / (1 + 0.41 x depth), where E is the tokens per step that "
         "the measured acceptance gives; the cost of a verification row is fitted to the resident "
-        "cells of study 000.\n"
-    ) in text
+        "cells of study 000. "
+    ) in " ".join(text.split())
     assert "tok/s" not in text.partition("FORECAST")[2]
 
 
@@ -168,20 +172,54 @@ def test_a_model_without_measurements_is_shown_and_not_marked(
 def test_brackets_of_a_reason_are_text(capsys: pytest.CaptureFixture[str]) -> None:
     reason = "alpha1 [0.91, 0.95]; [/dev/dri] is gone; pip install 'mtpd[embedded]' :rocket:"
     decision = replace(views.decision(2), subject="demo", reason=reason)
-    assert f"demo: {reason}\n" in shown(capsys, report(decisions=(decision,)))
+    assert f"demo: {reason} " in " ".join(shown(capsys, report(decisions=(decision,))).split())
 
 
 def test_a_demo_that_goes_on_says_where_and_how_to_ask(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, report(), once=False)
     assert (
-        "Serving on http://127.0.0.1:8080 - Ctrl-C ends it and leaves nothing behind. Try:\n"
-        in text
+        "Serving on http://127.0.0.1:8080 until Ctrl-C, which leaves nothing behind. Try:\n" in text
     )
-    command = next(line for line in text.splitlines() if "curl" in line)
-    assert command.startswith("  curl http://127.0.0.1:8080/v1/chat/completions -H ")
-    body = json.loads(command.partition("-d '")[2].removesuffix("'"))
-    assert body["model"] == "demo"
+    pasted = text.partition("  curl ")[2].rpartition("\n  ")[0]
+    url, *options = shlex.split(pasted.replace("\\\n", ""))  # as a shell joins lines
+    assert url == "http://127.0.0.1:8080/v1/chat/completions"
+    assert options[:3] == ["-H", "Content-Type: application/json", "-d"]
+    assert json.loads(options[3])["model"] == "demo"
     assert "curl" not in shown(capsys, report(), once=True)
+
+
+def test_no_line_is_wider_than_the_window(capsys: pytest.CaptureFixture[str]) -> None:
+    long = replace(views.decision(2), subject="demo", reason="depth 2 is chosen for its mean " * 9)
+    given = report(
+        decisions=(long,),
+        control_socket="/run/mtpd-demo-abcdefgh/run/a/folder/of/a/user/control.sock",
+        url="http://127.0.0.1:48080",
+    )
+    text = shown(capsys, given, once=False)
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert "mtpctl \\\n    --socket /run/mtpd-demo-abcdefgh/" in text
+
+
+def test_mtpctl_is_named_as_it_can_be_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [".venv-demo/bin/mtpd", "demo"])
+    assert "  mtpctl --socket" in shown(capsys, report(), once=False), "there is none beside it"
+    Path(".venv-demo/bin").mkdir(parents=True)
+    Path(".venv-demo/bin/mtpctl").touch()
+    assert "  .venv-demo/bin/mtpctl --socket" in shown(capsys, report(), once=False)
+
+
+def test_models_that_noise_does_not_tell_apart_are_named_beside_the_choice(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hidden = f"{NOISE_HIDES} tiny-unchained is faster"
+    decision = views.decision(2)
+    unclear = replace(decision, evidence=(*decision.evidence, hidden))
+    text = shown(capsys, report(decisions=(unclear,)))
+    assert "\nChosen: qwen3.6-27b-b2 at depth 2. The noise hides whether" in text
+    assert "noise" not in shown(capsys, report(decisions=(decision,)))
 
 
 def test_progress_replaces_its_line_on_a_terminal() -> None:
@@ -244,6 +282,9 @@ def test_what_makes_the_speeds_doubtful_is_said(capsys: pytest.CaptureFixture[st
     note = "the machine was busy when this began (load 3.0 on 2 cores)"
     assert f"Warning: {note}." in " ".join(shown(capsys, report(warnings=(note,))).split())
     assert "Warning" not in shown(capsys, report())
+    before, _, after = shown(capsys, report(warnings=(note,))).partition("Chosen:")
+    assert "Warning: the machine was busy" in before
+    assert "Warning" not in after
 
 
 def test_a_demo_that_goes_on_says_where_mtpctl_finds_it(capsys: pytest.CaptureFixture[str]) -> None:

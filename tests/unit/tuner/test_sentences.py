@@ -7,6 +7,7 @@ import dataclasses
 from tests.unit.tuner.machine import Machine, arm
 from tests.unit.tuner.test_belief import started
 from tuner.plan import History
+from tuner.pools import NOISE_HIDES, Candidate, choose_model
 from tuner.select import choose, choose_depth
 from tuner.summary import summarise
 
@@ -66,3 +67,18 @@ def test_where_contradicting_times_decide_against_the_table_the_sentence_asks_fo
     assert reason.endswith("; the times contradict each other: was the machine busy?")
     assert "contradict" not in choose(paused(1.5)).reason, "slow, and the table says the same"
     assert "contradict" not in choose(started(2, 3)).reason
+
+
+def test_a_pool_says_which_models_only_the_noise_makes_equal() -> None:
+    (plain,) = summarise(Machine().run(arm(2, "a")))
+    uneven = [
+        dataclasses.replace(o, decode_s=o.decode_s / (1.5 if o.prompt else 0.8))
+        for o in Machine().run(arm(2, "b"))
+    ]
+    (shaky,) = summarise(uneven)
+    unsure = choose_model((Candidate.of(plain), Candidate.of(shaky)), incumbent=plain.arm)
+    assert unsure.evidence[-1] == f"{NOISE_HIDES} b is faster"
+    same = dataclasses.replace(plain, arm=arm(2, "c"))
+    even = choose_model((Candidate.of(plain), Candidate.of(same)))
+    assert "ties with c (1.00x)" in even.reason
+    assert not any(NOISE_HIDES in one for one in even.evidence), "as fast, which no noise hides"
