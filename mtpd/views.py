@@ -160,13 +160,22 @@ class GateView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceView:
-    """The arm that the measurements chose for a model or a pool."""
+    """The arm at which a model or a pool is served, and why.
+
+    Attributes:
+        measured: Whether measurements chose it.
+        pinned: Whether an operator set it.
+        measured_arm: What measurements chose and still holds, served or not; None where
+            nothing was measured.
+    """
 
     subject: str
     arm: ArmView
     reason: str
     decision_id: int | None
     measured: bool
+    pinned: bool = False
+    measured_arm: ArmView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@
 ``NotFoundError``, ``ConflictError`` or ``InvalidError`` of ``mtpd.errors``, whose
 sentence and hint reach the client as they are.
 
-Results of operations: switch and load hold ``decision`` (its number) and ``engine``;
+Results of operations: switch and load hold ``decision`` (its number), ``engine`` and ``choice``;
 unload holds ``engines``, every slot; tune, sweep and probe hold ``subject``,
 ``method``, ``applied``, ``decisions`` and ``depths``, the rows that were measured.
 """
@@ -50,12 +50,19 @@ class Backend(Protocol):
         """One profile by name or alias."""
 
     async def switch(
-        self, *, model: str, depth: int | None, force: bool, idempotency_key: str | None
+        self,
+        *,
+        model: str,
+        depth: int | None,
+        force: bool,
+        idempotency_key: str | None,
+        measured: bool = False,
     ) -> OperationView:
-        """Begin to serve a model; None means the depth that was chosen for it.
+        """Begin to serve a model; None means the depth at which it is served now.
 
         ``force`` cuts running requests instead of draining them, and serves an arm that
-        does not fit.
+        does not fit. ``measured`` goes back to the measured choice from the depth that an
+        operator set.
         """
 
     async def load(self, *, model: str, idempotency_key: str | None) -> OperationView:

@@ -63,7 +63,11 @@ async def model(backend: Backend, _query: NoQuery, name: str) -> ModelView:
 async def switch(backend: Backend, body: SwitchBody, key: str | None) -> OperationView:
     """Drain, stop, start; without a depth the chosen one is meant."""
     return await backend.switch(
-        model=body.model, depth=body.depth, force=body.force, idempotency_key=key
+        model=body.model,
+        depth=body.depth,
+        force=body.force,
+        measured=body.measured,
+        idempotency_key=key,
     )
 
 

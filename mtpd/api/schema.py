@@ -60,11 +60,15 @@ class Body(BaseModel):
 
 
 class SwitchBody(Body):
-    """Serve this model; without a depth, at the depth that was chosen for it."""
+    """Serve this model; without a depth, at the depth at which it is served now.
+
+    ``measured`` goes back from the depth that an operator set to the measured choice.
+    """
 
     model: Name
     depth: Depth | None = None
     force: bool = False
+    measured: bool = False
 
 
 class LoadBody(Body):

@@ -26,7 +26,7 @@ from mtpd.cli.memory import memory_cells
 from mtpd.cli.render import progress_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
     from rich.table import Table
@@ -81,7 +81,7 @@ def _choice(model: ModelView) -> list[Text]:
         return [cell(NONE)] * 4
     arm = model.choice.arm
     speed = next((row.decode_tps for row in model.depths if row.arm == arm), None)
-    mark = "" if model.choice.measured else "?"
+    mark = "" if model.choice.measured else " set" if model.choice.pinned else "?"
     needs = next((one for one in model.memory.depths if one.depth == arm.depth), None)
     return [cell(f"{arm.depth}{mark}"), cell(number(speed, 1)), *memory_cells(needs)]
 
@@ -118,9 +118,19 @@ def outcome(one: OperationView) -> str:
         return str(one.error.get("detail", "failed"))
     if one.result is None:
         return progress_text(one)
-    match one.result:
+    return _result(one.result)
+
+
+def _result(result: Mapping[str, Json]) -> str:
+    match result:
         case {"decisions": [*_, {"reason": str() as reason}]}:
             return reason
+        case {
+            "engine": {"profile": name, "state": now, "arm": {"depth": depth}},
+            "choice": {"pinned": True, "measured_arm": {"depth": measured}},
+        }:
+            back = f"mtpctl switch {name} --measured goes back to the measured depth {measured}"
+            return f"{name} is {now} at depth {depth}, set by an operator; {back}"
         case {"engine": {"profile": name, "state": now, "arm": {"depth": depth}}}:
             return f"{name} is {now} at depth {depth}"
         case {"engines": list() as engines}:

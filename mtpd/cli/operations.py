@@ -66,11 +66,22 @@ DEPTHS = click.option(
 @click.option(
     "--force", is_flag=True, help="Cut running requests; serve it even if it does not fit."
 )
+@click.option("--measured", is_flag=True, help="Go back from a set depth to the measured choice.")
 @DETACH
 @connected
-def switch(session: Session, model: str, *, depth: int | None, force: bool, detach: bool) -> None:
-    """Serve MODEL, at its chosen depth unless told otherwise."""
+def switch(
+    session: Session, model: str, *, depth: int | None, force: bool, measured: bool, detach: bool
+) -> None:
+    """Serve MODEL, at its chosen depth unless told otherwise.
+
+    A depth that is named holds until MODEL is tuned, until --measured, or until mtpd ends.
+    """
+    if measured and depth is not None:
+        message = "--depth and --measured exclude each other."
+        raise click.UsageError(message)
     body: dict[str, Json] = {"model": model, "depth": depth, "force": force}
+    if measured:
+        body["measured"] = True
     _run(session, "/switch", body, detach=detach)
 
 
@@ -255,10 +266,15 @@ def model_report(model: ModelView) -> RenderableType:
     if not model.depths:
         unmeasured = Text(f"{model.id} has not been measured: mtpctl tune {model.id}")
         return Group(unmeasured, _file(model), *memory)
-    chosen = None if model.choice is None else model.choice.arm
-    parts = _tables(model.depths, chosen, "chosen")
-    if model.choice is not None:
-        parts.append(Text(f"chosen depth {model.choice.arm.depth}: {model.choice.reason}"))
+    choice = model.choice
+    pinned = choice is not None and choice.pinned
+    parts = _tables(
+        model.depths, None if choice is None else choice.arm, "set" if pinned else "chosen"
+    )
+    if choice is not None:
+        said = f" {render.choice_origin(choice)}" if pinned else ""
+        word = "depth" if pinned else "chosen depth"
+        parts.append(Text(f"{word} {choice.arm.depth}{said}: {choice.reason}"))
     return Group(*parts, _file(model), *memory)
 
 

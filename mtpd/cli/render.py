@@ -36,13 +36,14 @@ if TYPE_CHECKING:
     from mtpd.memory_views import DepthMemoryView
     from mtpd.views import (
         ArmView,
+        ChoiceView,
         DepthRowView,
         EngineView,
         OperationView,
         StatusView,
     )
 
-__all__ = ["alpha_table", "depth_table", "progress_text", "status_panel"]
+__all__ = ["alpha_table", "choice_origin", "depth_table", "progress_text", "status_panel"]
 
 ALPHA_CAPTION = (
     f"{ALPHA}N: how often the draft's Nth token is accepted when those before it were;"
@@ -189,7 +190,7 @@ def status_panel(view: StatusView) -> Group:
 def _daemon(view: StatusView) -> Table:
     made = grid()
     for choice in view.choices:
-        said = "measured" if choice.measured else "not measured yet"
+        said = choice_origin(choice)
         said += "" if choice.decision_id is None else f", decision {choice.decision_id}"
         line(made, "choice", f"{choice.subject}: {arm_label(choice.arm)} ({said})")
         line(made, "", choice.reason)
@@ -209,6 +210,17 @@ def _daemon(view: StatusView) -> Table:
     line(made, "listens on", f"http://{view.listen}")
     line(made, "control", view.control_socket)
     return made
+
+
+def choice_origin(choice: ChoiceView) -> str:
+    """Whose choice it is; what an operator set comes with what the measurements chose."""
+    if not choice.pinned:
+        return "measured" if choice.measured else "not measured yet"
+    arm, name = choice.measured_arm, choice.arm.profile
+    if arm is None:
+        return f"set by an operator; no measured choice: mtpctl tune {name}"
+    back = f"mtpctl switch {name} --measured goes back"
+    return f"set by an operator; measured choice: depth {arm.depth}, {back}"
 
 
 def _engine(view: EngineView, needs: DepthMemoryView | None) -> Group:

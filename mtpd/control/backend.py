@@ -8,11 +8,12 @@ the collaborators'.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mtpd.control.explain import explanation
+from mtpd.control.facts import DaemonFacts
 from mtpd.control.limits import Limits
+from mtpd.control.ordered import ordered_arm
 from mtpd.control.plans import (
     TuneRequest,
     find_profile,
@@ -20,7 +21,7 @@ from mtpd.control.plans import (
     probe_plan,
     tune_plan,
 )
-from mtpd.errors import InvalidError, MtpdError, NotFoundError
+from mtpd.errors import MtpdError, NotFoundError
 from mtpd.store.journal import DecisionFilter
 from mtpd.store.samples import MeasurementFilter
 from mtpd.units import Seq
@@ -57,19 +58,6 @@ if TYPE_CHECKING:
     from tuner.types import Arm
 
 __all__ = ["Control", "DaemonFacts"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonFacts:
-    """What does not change during one life of the daemon."""
-
-    version: str
-    pid: int
-    started_at: str
-    started: float
-    listen: str
-    control_socket: str
-    engine_binary: str
 
 
 class Control:
@@ -247,15 +235,27 @@ class Control:
         return await self._operations.cancel(operation_id)
 
     async def switch(
-        self, *, model: str, depth: int | None, force: bool, idempotency_key: str | None
+        self,
+        *,
+        model: str,
+        depth: int | None,
+        force: bool,
+        idempotency_key: str | None,
+        measured: bool = False,
     ) -> OperationView:
-        """Begin to serve a model; None means the depth that was chosen for it."""
+        """Begin to serve a model; None means the depth at which it is served now.
+
+        ``measured`` goes back to the measured choice from the depth that an operator set.
+        """
         profile = self._profile_or_pool(model)
-        arm = self._choices.arm_for(profile.name) if depth is None else _arm(profile, depth)
+        arm = ordered_arm(self._choices, profile, depth, measured=measured)
         params: dict[str, Json] = {"model": profile.name, "depth": arm.depth, "force": force}
+        if measured:
+            params["measured"] = True
+        pin = None if measured else depth is not None
 
         async def run(progress: Progress) -> dict[str, Json]:
-            return await self._switch(arm, pin=depth is not None, force=force, progress=progress)
+            return await self._switch(arm, pin=pin, force=force, progress=progress)
 
         return await self._operations.start("switch", params, run, idempotency_key=idempotency_key)
 
@@ -351,14 +351,17 @@ class Control:
         return await self._operations.start(kind, params, run, idempotency_key=idempotency_key)
 
     async def _switch(
-        self, arm: Arm, *, pin: bool, force: bool, progress: Progress
+        self, arm: Arm, *, pin: bool | None, force: bool, progress: Progress
     ) -> dict[str, Json]:
+        """Serve an arm; a pin of True sets the depth, None drops what was set."""
         reason = f"an operator asked for {arm.profile} at depth {arm.depth}"
+        chosen = self._choices.measured(arm.profile)
+        said = "" if chosen is None else f"; measured choice: depth {chosen.depth}"
         progress.report(0, None, f"switching to {arm}")
         decision = await self._recorder.decide(
-            Decision(act=Act.SWITCH, subject=arm.profile, arm=arm, reason=reason),
+            Decision(act=Act.SWITCH, subject=arm.profile, arm=arm, reason=reason + said),
             operation_id=progress.operation_id,
-            inputs={"force": force, "pin": pin},
+            inputs={"force": force, "pin": bool(pin)},
         )
         began = self._clock.now()
         try:
@@ -370,8 +373,12 @@ class Control:
         self._on_switched("done", self._clock.now() - began)
         if pin:
             self._choices.pin(arm, reason=reason, decision_id=decision.id)
+        elif pin is None:
+            self._choices.unpin(arm.profile)
         await self._journal.outcome(decision.id, f"{view.state}, {view.residency.state}")
-        return {"decision": decision.id, "engine": encode(view)}
+        held = self._choices.of_profile(self._config.profiles[arm.profile])
+        choice = self._choices.view(arm.profile, held)
+        return {"decision": decision.id, "engine": encode(view), "choice": encode(choice)}
 
     def _named(self, subject: str | None) -> str | None:
         """The name under which decisions about a subject are journalled."""
@@ -385,12 +392,3 @@ class Control:
         if pool is not None:
             return self._config.profiles[self._choices.of_pool(pool).arm.profile]
         return find_profile(self._config, name)
-
-
-def _arm(profile: Profile, depth: int) -> Arm:
-    try:
-        return profile.arm(depth)
-    except ValueError as error:
-        raise InvalidError(
-            str(error), hint="raise drafter.max_depth in its profile, or ask for less"
-        ) from error

@@ -34,12 +34,14 @@ class Choice:
     Attributes:
         measured: Whether measurements chose it; an operator's pin and the configured
             starting depth are not measured.
+        pinned: Whether an operator set it.
     """
 
     arm: Arm
     reason: str
     decision_id: int | None = None
     measured: bool = False
+    pinned: bool = False
 
 
 class Choices:
@@ -82,15 +84,24 @@ class Choices:
 
     def pin(self, arm: Arm, *, reason: str, decision_id: int | None) -> None:
         """Serve a model at an operator's depth, until it is tuned or the daemon ends."""
-        self._pinned[arm.profile] = Choice(arm=arm, reason=reason, decision_id=decision_id)
+        self._pinned[arm.profile] = Choice(
+            arm=arm, reason=reason, decision_id=decision_id, pinned=True
+        )
+
+    def unpin(self, profile: str) -> None:
+        """Serve a model again as if no operator had set its depth."""
+        self._pinned.pop(profile, None)
 
     def of_profile(self, profile: Profile) -> Choice:
-        """The arm of a model: pinned, else chosen, else the configured starting depth.
+        """The arm of a model: pinned, else chosen, else the configured starting depth."""
+        pinned = self._pinned.get(profile.name)
+        return self.of_unpinned(profile) if pinned is None else pinned
 
-        A chosen or configured arm that is known not to fit is not served.
+    def of_unpinned(self, profile: Profile) -> Choice:
+        """The arm of a model whatever an operator set: chosen, else the starting depth.
+
+        One that is known not to fit is not served.
         """
-        if profile.name in self._pinned:
-            return self._pinned[profile.name]
         choice = self._valid(profile.name) or self._initial(profile)
         other = self._instead(profile, choice.arm)
         if other is None:
@@ -113,13 +124,20 @@ class Choices:
                 return choice
             # A pin or a later tuning of the member alone moved its depth, not the pool's model.
             reason = f"{choice.reason}; at depth {held.arm.depth} since: {held.reason}"
-            return replace(choice, arm=held.arm, reason=reason, measured=held.measured)
+            return replace(
+                choice,
+                arm=held.arm,
+                reason=reason,
+                measured=held.measured,
+                pinned=held.pinned,
+            )
         first = self._config.profiles[pool.members[0]]
         held = self.of_profile(first)
         return Choice(
             arm=held.arm,
             reason=f"the members of {pool.name} were not compared yet: its first one, "
             f"until mtpctl tune {pool.name} has run",
+            pinned=held.pinned,
         )
 
     def chosen(self, subject: str) -> Choice | None:
@@ -157,15 +175,17 @@ class Choices:
         now = self._files(self._config.profiles[choice.arm.profile])
         return choice if now == self._chosen_for[subject] else None
 
-    @staticmethod
-    def view(subject: str, choice: Choice) -> ChoiceView:
+    def view(self, subject: str, choice: Choice) -> ChoiceView:
         """One choice as the API shows it."""
+        measured = self.measured(choice.arm.profile)
         return ChoiceView(
             subject=subject,
             arm=ArmView.of(choice.arm),
             reason=choice.reason,
             decision_id=choice.decision_id,
             measured=choice.measured,
+            pinned=choice.pinned,
+            measured_arm=None if measured is None else ArmView.of(measured),
         )
 
 

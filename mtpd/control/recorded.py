@@ -33,6 +33,7 @@ __all__ = ["decode_inputs", "difference", "encode_inputs"]
 
 Decoded = TypeVar("Decoded", DepthInputs, PoolInputs)
 
+ORDERED = "an operator ordered it: nothing was measured for it"
 NOT_RECORDED = "the inputs of this decision were not recorded then"
 
 
@@ -58,7 +59,9 @@ def decode_inputs(
     try:
         if "history" in found:
             return _checked(_depth(found, observations))
-        return _checked(_pool(found, observations)) if "members" in found else Absent(NOT_RECORDED)
+        if "members" in found:
+            return _checked(_pool(found, observations))
+        return Absent(ORDERED if "pin" in found else NOT_RECORDED)
     except (AttributeError, KeyError, TypeError, ValueError, StoreError) as problem:
         return Absent(f"the recorded inputs cannot be read: {problem!r}")
 

@@ -100,13 +100,21 @@ class ScriptedBackend:
         return next((m for m in await self.models() if name in (m.id, *m.aliases)), None)
 
     async def switch(
-        self, *, model: str, depth: int | None, force: bool, idempotency_key: str | None
+        self,
+        *,
+        model: str,
+        depth: int | None,
+        force: bool,
+        idempotency_key: str | None,
+        measured: bool = False,
     ) -> OperationView:
         found = await self._need(model)
         if depth is not None and depth > found.max_depth:
             message = f"{found.id} drafts at most {found.max_depth} tokens, not {depth}."
             raise InvalidError(message, hint="mtpctl models shows what a model can do.")
         params: dict[str, Json] = {"model": model, "depth": depth, "force": force}
+        if measured:
+            params["measured"] = True
         return self._start("switch", params, idempotency_key, ENGINE)
 
     async def load(self, *, model: str, idempotency_key: str | None) -> OperationView:

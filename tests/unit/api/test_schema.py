@@ -114,7 +114,15 @@ def test_a_route_without_parameters_takes_none() -> None:
 def test_views_keep_their_order_and_turn_tuples_into_lists() -> None:
     data = encode(views.choice())
     assert isinstance(data, dict)
-    assert list(data) == ["subject", "arm", "reason", "decision_id", "measured"]
+    assert list(data) == [
+        "subject",
+        "arm",
+        "reason",
+        "decision_id",
+        "measured",
+        "pinned",
+        "measured_arm",
+    ]
     assert encode({"models": (views.model(),)}) == {"models": [encode(views.model())]}
 
 

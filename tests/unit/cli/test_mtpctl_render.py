@@ -17,7 +17,7 @@ from mtpd.cli import explaining, lists, render
 from mtpd.cli.cells import ALPHA, NONE, clock_text, duration, size
 from mtpd.cli.mtpctl import cli
 from mtpd.cli.operations import operation_report
-from mtpd.views import EvidenceView, FailureView, OperationView, ProgressView
+from mtpd.views import ArmView, ChoiceView, EvidenceView, FailureView, OperationView, ProgressView
 from tests.fakes import views
 from tests.fakes.backend import ENGINE, measured
 from tests.fakes.values import operation_view
@@ -140,6 +140,29 @@ def test_a_report_says_chosen_only_of_what_is_applied(
     )
     text = drawn(operation_report(operation))
     assert [w for w in ("chosen", "best") if w in text] == ([] if word is None else [word])
+
+
+def test_what_an_operator_set_is_shown_with_what_was_measured_and_the_way_back() -> None:
+    arm = ArmView(profile="alpha", drafter="mtp", depth=1, p_min=0.0)
+    choice = ChoiceView(
+        subject="alpha", arm=arm, reason="", decision_id=2, measured=False, pinned=True
+    )
+    unmeasured = "set by an operator; no measured choice: mtpctl tune alpha"
+    assert render.choice_origin(choice) == unmeasured
+    choice = dataclasses.replace(choice, measured_arm=dataclasses.replace(arm, depth=3))
+    said = "set by an operator; measured choice: depth 3, mtpctl switch alpha --measured goes back"
+    assert render.choice_origin(choice) == said
+    status = dataclasses.replace(views.status(), choices=(choice,))
+    assert f"({said}, decision 2)" in " ".join(drawn(render.status_panel(status)).split())
+    done: dict[str, Any] = {
+        "engine": {"profile": "alpha", "state": "ready", "arm": {"depth": 1}},
+        "choice": {"pinned": True, "measured_arm": {"depth": 3}},
+    }
+    text = lists.outcome(operation_view(kind="switch", state="done", result=done))
+    assert text == (
+        "alpha is ready at depth 1, set by an operator; "
+        "mtpctl switch alpha --measured goes back to the measured depth 3"
+    )
 
 
 def test_a_report_says_which_limit_cut_it_short() -> None:

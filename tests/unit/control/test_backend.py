@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mtpd.errors import NotFoundError
+from mtpd.errors import InvalidError, NotFoundError
 from tests.fakes.house import daemon_at, home, run_operation
 
 if TYPE_CHECKING:
@@ -40,6 +40,53 @@ async def test_decisions_are_found_by_number_name_and_alias() -> None:
                 "an operator asked for alpha at depth 1",
                 "then: ready, host",
             )
+        with pytest.raises(InvalidError, match="alpha has no measured choice to go back to"):
+            await control.switch(
+                model="first", depth=None, force=False, measured=True, idempotency_key=None
+            )
+
+
+async def test_after_a_switch_to_a_depth_the_measured_choice_is_known_and_comes_back() -> None:
+    async with home() as place, daemon_at(place) as (running, _):
+        control = running.control
+        operation = await control.tune(
+            subject="alpha",
+            method="sweep",
+            depths=(0, 2),
+            workloads=None,
+            prompts=1,
+            repetitions=1,
+            max_tokens=16,
+            apply=True,
+            idempotency_key=None,
+        )
+        assert (await run_operation(running, operation)).state == "done"
+        (tuned,) = await control.decisions(subject="alpha", limit=1)
+        assert tuned.arm is not None
+        await run_operation(
+            running,
+            await control.switch(model="first", depth=1, force=False, idempotency_key=None),
+        )
+        pinned = next(c for c in (await control.status()).choices if c.subject == "alpha")
+        (ordered,) = await control.decisions(subject="alpha", limit=1)
+        back = await run_operation(
+            running,
+            await control.switch(
+                model="first", depth=None, force=False, measured=True, idempotency_key=None
+            ),
+        )
+        now = next(c for c in (await control.status()).choices if c.subject == "alpha")
+    assert (pinned.pinned, pinned.arm.depth, pinned.measured_arm) == (True, 1, tuned.arm)
+    assert ordered.reason == (
+        f"an operator asked for alpha at depth 1; measured choice: depth {tuned.arm.depth}"
+    )
+    assert back.state == "done"
+    assert (now.pinned, now.measured, now.arm, now.decision_id) == (
+        False,
+        True,
+        tuned.arm,
+        tuned.id,
+    )
 
 
 async def test_what_is_not_there_is_refused_and_the_rest_is_shown() -> None:

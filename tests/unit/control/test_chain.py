@@ -286,6 +286,8 @@ def test_the_rule_is_named() -> None:
     assert ordered.rule == "an operator or the configuration named this arm"
     assert ordered.models == ()
     assert ordered.replay.state == "not_recorded"
+    switched = explanation(decision_view(act="switch"), (), (), {"pin": True, "force": False})
+    assert switched.replay.sentence == "an operator ordered it: nothing was measured for it"
 
 
 def test_a_pool_tells_what_it_compares_and_where_each_depth_was_found() -> None:

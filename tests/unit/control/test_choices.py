@@ -6,6 +6,8 @@ import pytest
 
 from mtpd.config.model import Pool
 from mtpd.control.choices import Choices
+from mtpd.control.ordered import ordered_arm
+from mtpd.errors import InvalidError
 from mtpd.views import ArmView
 from tests.fakes.values import decision_view
 from tests.unit.control.made import arm, chose, config, profile
@@ -73,6 +75,30 @@ def test_a_pin_is_served_but_is_no_measurement() -> None:
     assert (found.arm, found.measured, found.decision_id) == (arm("alpha", 1), False, 18)
     assert held.arm_for("alpha") == arm("alpha", 1)
     assert held.measured("alpha") == arm("alpha", 2)
+
+
+def test_a_pin_keeps_the_measured_choice_known_and_can_be_taken_back() -> None:
+    held, which = choices(), profile("alpha")
+    held.pin(arm("alpha", 1), reason="an operator asked for it", decision_id=17)
+    unmeasured = held.view("alpha", held.of_profile(which))
+    assert (unmeasured.pinned, unmeasured.measured_arm) == (True, None)
+    with pytest.raises(InvalidError, match="alpha has no measured choice to go back to"):
+        ordered_arm(held, which, None, measured=True)
+    held.adopt(chose(arm("alpha", 2)))
+    held.adopt(chose(arm("alpha", 2), subject="both"))
+    held.pin(arm("alpha", 1), reason="an operator asked for it", decision_id=18)
+    for view in held.views()[:2]:
+        assert (view.pinned, view.measured, view.arm.depth) == (True, False, 1)
+        assert view.measured_arm == ArmView.of(arm("alpha", 2))
+    assert ordered_arm(held, which, None, measured=False) == arm("alpha", 1)
+    assert ordered_arm(held, which, 3, measured=False) == arm("alpha", 3)
+    assert ordered_arm(held, which, None, measured=True) == arm("alpha", 2)
+    with pytest.raises(InvalidError, match="exclude each other"):
+        ordered_arm(held, which, 1, measured=True)
+    held.unpin("alpha")
+    held.unpin("beta")
+    back = held.view("alpha", held.of_profile(which))
+    assert (back.pinned, back.measured, back.arm) == (False, True, back.measured_arm)
 
 
 def test_the_next_tuning_drops_the_pin() -> None:
