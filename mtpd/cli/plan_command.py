@@ -41,6 +41,7 @@ from mtpd.views import encode
 
 if TYPE_CHECKING:
     from mtpd.config.model import Config, Profile
+    from mtpd.gpu.detect import Detection
     from mtpd.memory_views import MemoryView
     from mtpd.types import Command, Endpoint, EngineBinary
     from mtpd.views import Json
@@ -57,7 +58,8 @@ _MIB = 2**20
 @click.option(
     "--hardware",
     metavar="NAME",
-    help="Forecast for this hardware profile's card, which need not be here.",
+    help="Forecast for this hardware profile's card, which need not be here; without a card,"
+    " by default the one that the configuration names.",
 )
 @config_option
 @json_option
@@ -89,6 +91,9 @@ def plan(
     for part in memory_parts(planned.memory):
         out.print(part)
     click.echo()
+    if planned.memory.forecast:
+        click.echo(f"command   for this machine{'' if planned.card else ', which has no card'}")
+        click.echo()
     click.echo(planned.shell())
     warn(planned.warnings)
 
@@ -104,6 +109,7 @@ class _Planned:
     endpoint: Endpoint
     command: Command
     memory: MemoryView
+    card: bool
     warnings: tuple[str, ...]
 
     @property
@@ -146,12 +152,15 @@ def _planned(loaded: Config, model: str, depth: int | None, *, forecast: bool) -
     chosen, reason = _depth(profile, depth)
     binary = find_engine(loaded)
     directories = Directories.resolve(os.environ)
+    found = detect()
     endpoint: Endpoint = (
         UnixEndpoint(str(directories.runtime / f"plan-{profile.name}.sock"))
         if binary.unix_socket
         else TcpEndpoint("127.0.0.1", 8081, _KEY_PLACEHOLDER)
     )
-    memory = _memory(loaded, profile, chosen, binary, forecast=forecast)
+    memory = _memory(
+        loaded, profile, chosen, binary, found=found, forecast=forecast or not found.has_gpu
+    )
     wanted = next((one for one in memory.depths if one.depth == chosen), None)
     command = build(
         binary=binary,
@@ -159,7 +168,7 @@ def _planned(loaded: Config, model: str, depth: int | None, *, forecast: bool) -
         arm=profile.arm(chosen),
         endpoint=endpoint,
         threads=loaded.engine.threads,
-        device_present=binary.kind == "external" and detect().has_gpu,
+        device_present=binary.kind == "external" and found.has_gpu,
         home=str(directories.cache / "engine"),
         headroom_mib=loaded.budget.headroom_mib,
         fits=not memory.forecast and wanted is not None and wanted.verdict == "fits",
@@ -175,14 +184,22 @@ def _planned(loaded: Config, model: str, depth: int | None, *, forecast: bool) -
         endpoint=endpoint,
         command=command,
         memory=memory,
+        card=found.has_gpu,
         warnings=missing + engine_warnings(loaded, binary) + system_warnings(),
     )
 
 
 def _memory(
-    loaded: Config, profile: Profile, depth: int, binary: EngineBinary, *, forecast: bool
+    loaded: Config,
+    profile: Profile,
+    depth: int,
+    binary: EngineBinary,
+    *,
+    found: Detection,
+    forecast: bool,
 ) -> MemoryView:
-    found = detect()
+    """The card that is here, or with ``forecast`` the one that is named, if one is."""
+    named = loaded.hardware if forecast else None
     card = found.devices[0]
     headroom_mib = loaded.budget.headroom_mib
     budget = DeviceBudget(
@@ -192,15 +209,15 @@ def _memory(
         hardware=loaded.hardware,
         headroom_mib=headroom_mib,
     ).read(alone=True)
-    if forecast and loaded.hardware is not None:
-        budget = described(loaded.hardware, headroom_mib * _MIB)
+    if named is not None:
+        budget = described(named, headroom_mib * _MIB)
     logs = Directories.resolve(os.environ).state / "logs"
     return memory_view(
         forecast_now(
             loaded,
             profile,
             budget,
-            binary=None if forecast else binary,
+            binary=binary if named is None else None,
             sums=logged_sums(log_path(logs, profile.name, card.key)),
         ),
         wanted=depth,

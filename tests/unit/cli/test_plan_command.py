@@ -170,6 +170,17 @@ def test_a_machine_without_a_device_says_that_nothing_has_to_fit(home: Path) -> 
     shown = run(plan, "big", "--config", str(home / "mtpd.toml")).stdout
     assert "memory    not applicable: engines run on the host, by design" in shown
     assert "fits" not in shown
+    assert "command " not in shown, "nothing but this machine is spoken of"
+
+
+def test_without_a_card_the_one_that_the_configuration_names_is_forecast(home: Path) -> None:
+    path = big(home)
+    asked = memory_of(path, "--hardware", CARD)
+    named = write(home, f'[budget]\nhardware = "{CARD}"\n' + BIG.format(fit="engine"))
+    assert memory_of(named) == asked
+    shown = run(plan, "big", "--config", named).stdout
+    assert "memory    a forecast: 16368 MiB free before a start" in shown
+    assert "\n\ncommand   for this machine, which has no card\n\nmkdir " in shown
 
 
 def test_a_file_that_is_not_there_leaves_its_memory_unknown_and_not_zero(home: Path) -> None:
