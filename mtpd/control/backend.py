@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from mtpd.control.beforehand import need_energy
 from mtpd.control.explain import explanation
 from mtpd.control.facts import DaemonFacts
 from mtpd.control.limits import Limits
@@ -321,6 +322,8 @@ class Control:
                 ),
             ),
         )
+        if plan.limits.max_joules is not None:
+            need_energy(plan.limits, await self._devices())
         kind = "sweep" if method == "sweep" and not apply else "tune"
         return await self._measure(kind, plan, idempotency_key)
 

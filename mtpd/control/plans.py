@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from mtpd.calibrate import Sampling
+from mtpd.control.beforehand import need_cells
 from mtpd.control.limits import Limits
 from mtpd.control.tuning import TuningPlan
 from mtpd.errors import InvalidError, NotFoundError
@@ -72,7 +73,8 @@ def tune_plan(config: Config, request: TuneRequest) -> TuningPlan:
 
     Raises:
         NotFoundError: No such pool, model or workload.
-        InvalidError: A depth that a model, or every member of a pool, does not allow.
+        InvalidError: A depth that a model, or every member of a pool, does not allow, or a
+            limit within which no depth could be measured.
     """
     pool = config.pools.get(request.subject)
     if pool is not None:
@@ -82,13 +84,15 @@ def tune_plan(config: Config, request: TuneRequest) -> TuningPlan:
     else:
         raise _unknown("pool or model", request.subject, [*config.pools, *_models(config)])
     _some_member(pool, profiles, request.depths)
+    workloads = _workloads(config, request)
+    need_cells(request.limits, workloads)
     return TuningPlan(
         subject=pool.name if pool is not None else profiles[0].name,
         profiles=profiles,
         pool=pool,
         depths=tuple(_depths(profile, request.depths, pool) for profile in profiles),
         method=request.method,
-        workloads=_workloads(config, request),
+        workloads=workloads,
         repetitions=request.repetitions or REPETITIONS,
         sampling=Sampling(max_tokens=request.max_tokens),
         apply=request.apply,
