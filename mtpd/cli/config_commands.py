@@ -20,6 +20,7 @@ from mtpd.cli.configured import (
     find_engine,
     json_option,
     system_warnings,
+    unread,
     warn,
 )
 from mtpd.cli.loading import load_config, strict_option
@@ -49,7 +50,7 @@ def check(path: Path | None, *, strict: bool, as_json: bool) -> None:
     FILE:LINE: KEY: what is wrong, and then exits with 78. Of a file of llama-swap or of
     llama.cpp's router it also lists what is not honoured; --strict makes that a problem.
     """
-    result = _checked(config_path(path), strict=strict)
+    result = _checked(config_path(path), strict=strict, unread=unread(path))
     if as_json:
         click.echo(json.dumps(asdict(result) | {"ok": result.ok}, indent=2))
         if not result.ok:
@@ -58,9 +59,10 @@ def check(path: Path | None, *, strict: bool, as_json: bool) -> None:
     for remark in result.remarks:
         click.echo(remark, err=True)
     if not result.ok:
+        warn(result.warnings)
         raise ConfigError(result.problems, hint=hint_for(config_path(path)))
     for name, value in (
-        ("ok", ", ".join(result.files) or "no file, the defaults"),
+        ("ok", ", ".join(result.files) or "no file, the defaults (mtpd serve needs a file)"),
         ("models", ", ".join(result.models)),
         ("pools", ", ".join(result.pools) or "none"),
         ("hardware", result.hardware or "none named"),
@@ -86,6 +88,7 @@ def show(path: Path | None, *, origin: bool, as_json: bool) -> None:
     command line.
     """
     views = describe_origins(load_config(config_path(path)))
+    warn(unread(path))
     if as_json:
         click.echo(json.dumps([asdict(view) for view in views], indent=2))
         return
@@ -112,11 +115,11 @@ class _Checked:
         return not self.problems
 
 
-def _checked(path: Path | None, *, strict: bool) -> _Checked:
+def _checked(path: Path | None, *, strict: bool, unread: tuple[str, ...]) -> _Checked:
     try:
         loaded = load_config(path, strict=strict)
     except ConfigError as error:
-        return _Checked(problems=error.problems)
+        return _Checked(problems=error.problems, warnings=unread)
     problems = file_problems(loaded)
     binary = None
     try:
@@ -127,7 +130,7 @@ def _checked(path: Path | None, *, strict: bool) -> _Checked:
     return _Checked(
         problems=problems,
         remarks=tuple(remark_text(one) for one in loaded.remarks),
-        warnings=engine_warnings(loaded, binary) + system_warnings(),
+        warnings=unread + engine_warnings(loaded, binary) + system_warnings(),
         files=(str(path),) if path is not None else (),
         models=tuple(loaded.profiles),
         pools=tuple(loaded.pools),

@@ -29,6 +29,7 @@ __all__ = [
     "find_engine",
     "json_option",
     "system_warnings",
+    "unread",
     "warn",
 ]
 
@@ -68,6 +69,14 @@ def find_engine(loaded: Config) -> EngineBinary:
 def config_path(given: Path | None) -> Path | None:
     """The file that was named, else the user's, else the system's, else None."""
     return given if given is not None else find_config(os.environ)
+
+
+def unread(given: Path | None) -> tuple[str, ...]:
+    """A file in the working folder that is not read because ``--config`` does not name it."""
+    here, used = Path("mtpd.toml"), config_path(given)
+    if given is not None or not here.is_file() or (used is not None and used.samefile(here)):
+        return ()
+    return ("mtpd.toml in this folder is not read: name it with --config mtpd.toml",)
 
 
 def engine_warnings(loaded: Config, binary: EngineBinary | None) -> tuple[str, ...]:

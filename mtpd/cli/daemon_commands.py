@@ -15,6 +15,7 @@ import structlog
 
 from mtpd import logs
 from mtpd.app import serve as serve_daemon
+from mtpd.cli.configured import unread
 from mtpd.cli.demo_report import show_progress, show_report
 from mtpd.cli.loading import load_config, strict_option
 from mtpd.compat.remarks import Kind
@@ -80,7 +81,9 @@ def serve(
     if found is None:
         raise ConfigError(
             ("there is no configuration file",),
-            hint="name one with --config FILE, or try mtpd demo, which needs none",
+            hint="; ".join(
+                ("name one with --config FILE, or try mtpd demo, which needs none", *unread(path))
+            ),
         )
     config = load_config(found, overrides={"server.listen": listen}, strict=strict)
     for remark in config.remarks:

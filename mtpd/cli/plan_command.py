@@ -23,6 +23,7 @@ from mtpd.cli.configured import (
     find_engine,
     json_option,
     system_warnings,
+    unread,
     warn,
 )
 from mtpd.cli.loading import load_config
@@ -76,7 +77,7 @@ def plan(
     is shown by `mtpctl status`.
     """
     loaded = load_config(config_path(path), overrides={"budget.hardware": hardware})
-    planned = _planned(loaded, model, depth, forecast=hardware is not None)
+    planned = _planned(loaded, model, depth, forecast=hardware is not None, unread=unread(path))
     if as_json:
         click.echo(json.dumps(planned.as_json(), indent=2))
         return
@@ -147,8 +148,10 @@ class _Planned:
         }
 
 
-def _planned(loaded: Config, model: str, depth: int | None, *, forecast: bool) -> _Planned:
-    profile = _profile(loaded, model)
+def _planned(
+    loaded: Config, model: str, depth: int | None, *, forecast: bool, unread: tuple[str, ...]
+) -> _Planned:
+    profile = _profile(loaded, model, unread)
     chosen, reason = _depth(profile, depth)
     binary = find_engine(loaded)
     directories = Directories.resolve(os.environ)
@@ -185,7 +188,7 @@ def _planned(loaded: Config, model: str, depth: int | None, *, forecast: bool) -
         command=command,
         memory=memory,
         card=found.has_gpu,
-        warnings=missing + engine_warnings(loaded, binary) + system_warnings(),
+        warnings=unread + missing + engine_warnings(loaded, binary) + system_warnings(),
     )
 
 
@@ -224,11 +227,12 @@ def _memory(
     )
 
 
-def _profile(loaded: Config, model: str) -> Profile:
+def _profile(loaded: Config, model: str, unread: tuple[str, ...]) -> Profile:
     profile = loaded.profile_for(model)
     if profile is None:
         message = f"There is no model {model!r}{did_you_mean(model, loaded.profiles)}"
-        raise NotFoundError(message, hint=f"known are {', '.join(loaded.profiles)}")
+        known = f"known are {', '.join(loaded.profiles)}"
+        raise NotFoundError(message, hint="; ".join((known, *unread)))
     return profile
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from mtpd.cli import configured
 from mtpd.cli.config_commands import check, config
+from mtpd.cli.daemon_commands import serve
 from mtpd.cli.plan_command import plan
-from mtpd.errors import EXIT_CONFIG, ConfigError
+from mtpd.errors import EXIT_CONFIG, ConfigError, NotFoundError
 from tests.unit.cli.offline import POOL, run, write
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def test_check_says_ok_with_a_summary(home: Path) -> None:
     result = run(check)
     assert result.exit_code == 0, result.output
     lines = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
-    assert lines["ok"] == "no file, the defaults"
+    assert lines["ok"] == "no file, the defaults (mtpd serve needs a file)"
     assert lines["models"] == "tiny-chained, tiny-unchained"
     assert lines["engine"].startswith("the embedded engine (xllamacpp ")
     assert result.stderr == ""
@@ -67,6 +68,32 @@ def test_the_users_file_is_found_without_an_option(home: Path) -> None:
     folder.mkdir(parents=True)
     path = write(folder, POOL)
     assert f"ok        {path}" in run(check).stdout
+
+
+def test_a_file_in_the_working_folder_that_is_not_read_is_told(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "mtpd.toml in this folder is not read: name it with --config mtpd.toml"
+    path = write(home, POOL + "[models.mine]\nmodel = 'm'\n")
+    assert said not in run(check).stderr
+    monkeypatch.chdir(home)
+    assert f"warning: {said}\n" in run(check).stderr
+    assert json.loads(run(check, "--json").stdout)["warnings"] == [said]
+    assert f"warning: {said}\n" in run(config, "show").stderr
+    missing = run(plan, "mine").exception
+    assert isinstance(missing, NotFoundError)
+    assert missing.hint is not None
+    assert missing.hint.endswith(f"; {said}")
+    unserved = run(serve).exception
+    assert isinstance(unserved, ConfigError)
+    assert unserved.hint is not None
+    assert unserved.hint.endswith(f"; {said}")
+    for command, args in ((check, ()), (config, ("show",)), (plan, ("tiny-chained",))):
+        assert said not in run(command, *args, "--config", path).stderr
+    folder = home / ".config" / "mtpd"
+    folder.parent.mkdir()
+    folder.symlink_to(home)
+    assert said not in run(check).stderr, "it is the user's file"
 
 
 def test_shipped_models_are_served_only_where_the_file_refers_to_them(home: Path) -> None:
