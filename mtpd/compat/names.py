@@ -23,7 +23,7 @@ def is_alias(name: str) -> bool:
 
 
 def profile_name(name: str, aliases: list[str], into: Import, *, line: int, key: Path) -> str:
-    """The profile's name for a model; a name that needs ``/`` or ``@`` becomes an alias.
+    """The profile's name for a model; a name that needs ``/`` or ``@`` is what it is served as.
 
     Args:
         name: As the file has it.
@@ -43,7 +43,8 @@ def profile_name(name: str, aliases: list[str], into: Import, *, line: int, key:
         return made
     if is_alias(name):
         aliases.insert(0, name)
-        message = f"is the profile {made!r} here, and {name!r} is its alias"
+        into.put(("models", made, "served_as"), name, line=line, key=key)
+        message = f"is the profile {made!r} here, and is served as {name!r}"
         into.remark(Kind.CHANGED, line, key, message)
     else:
         message = f"no client can ask for {name!r} here; its name is {made!r}"

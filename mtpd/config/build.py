@@ -129,7 +129,8 @@ def _profile(name: str, table: ModelTable, origins: Origins) -> Profile:
     return Profile(
         name=name,
         model=_absolute(table.model, (*at, "model"), origins),
-        aliases=tuple(table.aliases),
+        aliases=_aliases(name, table),
+        served_as=table.served_as,
         tags=tuple(table.tags),
         context=table.context,
         slots=table.slots,
@@ -205,3 +206,8 @@ def build_workload(name: str, table: WorkloadTable) -> Workload:
             for prompt in table.prompts
         ),
     )
+
+
+def _aliases(name: str, table: ModelTable) -> tuple[str, ...]:
+    shown = () if table.served_as in {None, name} else (table.served_as,)
+    return tuple(dict.fromkeys((*shown, *table.aliases)))

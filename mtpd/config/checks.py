@@ -178,13 +178,20 @@ def _names(root: RootTable) -> Iterator[Finding]:
             yield ("pools", name), f"{name!r} is already {taken[name]}"
         taken.setdefault(name, f"the pool {name!r}")
     for name, model in root.models.items():
-        for number, alias in enumerate(model.aliases):
-            path: Path = ("models", name, "aliases", number)
+        for path, alias in _other_names(name, model):
             if not _ALIAS.fullmatch(alias):
                 yield path, f"{alias!r} is not an alias: letters, digits and . _ + : / @ -"
             elif alias in taken:
                 yield path, f"the alias {alias!r} is already {taken[alias]}"
             taken.setdefault(alias, f"an alias of {name!r}")
+
+
+def _other_names(name: str, model: ModelTable) -> Iterator[tuple[Path, str]]:
+    """Every other name of a model with its place, each once."""
+    for number, alias in enumerate(model.aliases):
+        yield ("models", name, "aliases", number), alias
+    if model.served_as is not None and model.served_as not in {name, *model.aliases}:
+        yield ("models", name, "served_as"), model.served_as
 
 
 def _pool(path: Path, pool: PoolTable, all_models: frozenset[str]) -> Iterator[Finding]:

@@ -217,7 +217,7 @@ class Profile:
     Attributes:
         name: What clients ask for.
         model: Path of the GGUF; its existence is checked at start, not at load.
-        aliases: Other names for it.
+        aliases: Other names for it, ``served_as`` among them.
         tags: Facts a pool may require, e.g. "uncensored".
         context: Tokens of context over all slots.
         slots: Requests served at once; each multiplies the recurrent state.
@@ -235,6 +235,7 @@ class Profile:
         seed: Seed of sampling where a request names none; None is random.
         drafter: What proposes tokens.
         quality: Perplexity, or None where nobody measured it.
+        served_as: Its name in ``/v1/models`` and in replies; None for ``name``.
     """
 
     name: str
@@ -256,6 +257,12 @@ class Profile:
     seed: int | None = None
     drafter: DrafterConfig = field(default_factory=DrafterConfig)
     quality: Quality | None = None
+    served_as: str | None = None
+
+    @property
+    def shown_name(self) -> str:
+        """What clients see it called."""
+        return self.served_as or self.name
 
     def arm(self, depth: int) -> Arm:
         """The arm of this profile at a depth.

@@ -132,6 +132,7 @@ class ModelTable(LaunchTable):
 
     model: Annotated[str, Field(min_length=1, max_length=4096)]
     aliases: list[Text] = Field(default_factory=list)
+    served_as: Text | None = None
     tags: list[Text] = Field(default_factory=list)
     seed: int | None = Field(default=None, ge=0, le=4_294_967_294)
     drafter: DrafterTable = Field(default_factory=DrafterTable)

@@ -131,11 +131,12 @@ def cards(config: Config, pools: Mapping[str, str]) -> tuple[ModelCard, ...]:
     """
     models = {
         p.name: ModelCard(
-            id=p.name,
+            id=p.shown_name,
             created=_created(p.model),
             context=p.context // p.slots,
             slots=p.slots,
-            aliases=p.aliases,
+            aliases=tuple(one for one in (*p.aliases, p.name) if one != p.shown_name),
+            profile=None if p.shown_name == p.name else p.name,
         )
         for p in config.profiles.values()
     }

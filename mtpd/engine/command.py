@@ -190,7 +190,7 @@ def effective_flags(
 
 def _serving(words: _Words, profile: Profile, endpoint: Endpoint) -> None:
     words.need(("--model", "-m"), profile.model)
-    words.want(("--alias", "-a"), profile.name)
+    words.want(("--alias", "-a"), profile.shown_name)
     match endpoint:
         case UnixEndpoint(path=path):
             _listen_on_unix_socket(words, path)

@@ -52,7 +52,8 @@ class ModelCard:
         context: Tokens that one request may use.
         slots: How many requests its engine works on at once; each has its own context.
         aliases: Other names of it.
-        profile: The model that answers; a pool names the one chosen for it now.
+        profile: The model that answers where it has another name; a pool names the one chosen
+            for it now.
     """
 
     id: str

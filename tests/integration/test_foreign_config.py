@@ -44,11 +44,18 @@ async def test_a_file_of_llama_swap_is_served_by_the_real_engine() -> None:
         async with serve(place, "--config", str(config)) as daemon:
             await daemon.until_serving()
             async with aiohttp.ClientSession(daemon.url) as client:
+                async with client.get("/v1/models") as reply:
+                    (listed,) = (await reply.json())["data"]
+                assert listed["id"] == "vendor/tiny"
+                assert listed["aliases"] == ["tiny-alias", "vendor-tiny"]
+                assert listed["meta"]["mtpd"]["profile"] == "vendor-tiny"
                 for name in ("vendor/tiny", "tiny-alias"):
                     body = {"model": name, "prompt": "a", "max_tokens": 8}
                     async with client.post("/v1/completions", json=body) as reply:
                         assert reply.status == 200, await reply.text()
-                        assert (await reply.json())["usage"]["completion_tokens"] >= 1
+                        answer = await reply.json()
+                        assert answer["usage"]["completion_tokens"] >= 1
+                        assert answer["model"] == "vendor/tiny"
                         assert reply.headers["X-Mtpd-Depth"] == "2"
             assert await daemon.end(signal.SIGTERM) == 0
     said = [json.loads(line) for line in daemon.log.splitlines()]

@@ -143,6 +143,12 @@ def test_a_value_of_its_own_line_is_not_told_twice() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_value_of_the_command_line_is_the_one_in_force() -> None:
+    told = remarks(write(), models__m__context=2048)
+    assert told[0].endswith("; in force is 2048 (command line)")
+
+
+@pytest.mark.usefixtures("folder")
 def test_a_mistake_points_to_the_page_about_foreign_files() -> None:
     path = write("-c many")
     with pytest.raises(ConfigError) as caught:

@@ -85,7 +85,7 @@ def test_an_import_writes_the_files_and_lists_the_rest(folder: Path) -> None:
 
 
 def test_what_is_lost_stands_at_the_head_of_the_file_that_it_concerns(folder: Path) -> None:
-    unknown = 'x: 1\n"od\\nd": 1\n'
+    unknown = 'x: 1\n"od\\x7fd": 1\n'
     (folder / "config.yaml").write_text(SWAP + unknown)
     assert run(import_, "config.yaml", "--out", "made").exit_code == 0
     assert (
@@ -103,7 +103,7 @@ def test_what_is_lost_stands_at_the_head_of_the_file_that_it_concerns(folder: Pa
         .startswith(
             "# Imported from config.yaml.\n"
             "# config.yaml:12: x: not honoured: this key is not known\n"
-            '# config.yaml:13: "od\\nd": not honoured: this key is not known\n'
+            '# config.yaml:13: "od?d": not honoured: this key is not known\n'
             "[engine]\n"
         )
     )
@@ -121,6 +121,23 @@ def test_what_was_imported_loads_as_the_same_configuration(folder: Path) -> None
     assert made.engine.binary == str(folder / "bin/llama-server")
     assert made.server.control_socket == str(folder / "run/c.sock")
     assert made.remarks == ()
+
+
+def test_a_name_with_a_slash_is_served_as_it_is(folder: Path) -> None:
+    text = SWAP.replace("small:", "org/tiny-b:").replace("[small, draft]", "[org-tiny-b]")
+    (folder / "config.yaml").write_text(text)
+    assert run(import_, "config.yaml", "--out", "made").exit_code == 0
+    for path in (folder / "config.yaml", folder / "made" / "mtpd.toml"):
+        profile = load(path, environment={"HOME": "/home/u"}).profiles["org-tiny-b"]
+        assert profile.shown_name == "org/tiny-b"
+        assert profile.aliases == ("org/tiny-b", "org/small")
+
+
+def test_a_name_stays_although_other_aliases_are_set(folder: Path) -> None:
+    text = "models: {org/b: {cmd: 'llama-server --port ${PORT} -m /m', %s}}\n"
+    (folder / "config.yaml").write_text(text % "metadata: {mtpd: {aliases: [x]}}")
+    config = load(folder / "config.yaml")
+    assert config.profiles["org-b"].aliases == ("org/b", "x")
 
 
 def test_a_bundled_model_and_a_bare_program_are_no_paths(folder: Path) -> None:

@@ -36,6 +36,7 @@ def test_a_preset_file() -> None:
     }
     assert profile(made, "Org-Small:Q4_K_M") == {
         "aliases": ["Org/Small:Q4_K_M"],
+        "served_as": "Org/Small:Q4_K_M",
         "model": "small.gguf",
         "context": 8192,
         "slots": 1,

@@ -96,7 +96,7 @@ def test_names_that_a_profile_cannot_have() -> None:
     assert made.names == {"/": "model", "m q": "m-q", "org-m": "org-m", "org/m": "org-m-2"}
     assert profile(made, "org-m-2")["aliases"] == ["org/m"]
     assert told(made, Kind.CHANGED) == [
-        "2: models.\"org/m\": is the profile 'org-m-2' here, and 'org/m' is its alias"
+        "2: models.\"org/m\": is the profile 'org-m-2' here, and is served as 'org/m'"
     ]
     assert told(made) == [
         "4: models.\"m q\": no client can ask for 'm q' here; its name is 'm-q'",

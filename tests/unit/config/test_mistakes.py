@@ -134,6 +134,17 @@ if TYPE_CHECKING:
             ),
         ),
         (
+            '[models.m]\nmodel = "m"\n[models.n]\nmodel = "m"\nserved_as = "m"\n',
+            "mtpd.toml:5: models.n.served_as: the alias 'm' is already the model 'm'",
+        ),
+        (
+            '[models.m]\nmodel = "m"\nserved_as = "a,b"\n',
+            (
+                "mtpd.toml:3: models.m.served_as: 'a,b' is not an alias: letters, digits and"
+                " . _ + : / @ -"
+            ),
+        ),
+        (
             '[models.m]\nmodel = "m"\naliases = ["a,b"]\n',
             (
                 "mtpd.toml:3: models.m.aliases.0: 'a,b' is not an alias: letters, digits and"

@@ -73,6 +73,13 @@ def test_a_card_gives_the_context_of_one_request(tmp_path: Path) -> None:
     )
 
 
+def test_a_card_shows_the_name_that_clients_know() -> None:
+    one = profile("org-tiny", aliases=("org/tiny", "t"), served_as="org/tiny")
+    pool, model = cards(config(one), {"mine": "org-tiny"})
+    assert (model.id, model.aliases, model.profile) == ("org/tiny", ("t", "org-tiny"), "org-tiny")
+    assert (pool.id, pool.aliases, pool.profile) == ("mine", (), "org-tiny")
+
+
 def test_a_card_without_its_file_dates_from_the_epoch() -> None:
     (card,) = cards(config(profile("tiny")), {})
     assert card.created == 0
