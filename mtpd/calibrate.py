@@ -146,7 +146,7 @@ class NothingMeasuredError(CalibrationError):
     """
 
     def __init__(self, message: str, *, history: History) -> None:
-        super().__init__(message, hint="mtpctl status shows the engine's last log lines")
+        super().__init__(message, hint="the engine's log lines are at /logs of the daemon's port")
         self.history = history
 
 

@@ -31,6 +31,7 @@ from mtpd.cli.memory import memory_parts
 from mtpd.cli.session import console
 from mtpd.config.checks import did_you_mean
 from mtpd.config.directories import Directories
+from mtpd.config.files import unreadable
 from mtpd.control.memory_rows import memory_view
 from mtpd.control.shapes import DeviceBudget, described, forecast_now, logged_sums
 from mtpd.engine.command import build
@@ -178,7 +179,8 @@ def _planned(
         extra_env=loaded.engine.extra_env,
         instance="plan",
     )
-    missing = () if Path(profile.model).is_file() else (f"{profile.model} does not exist",)
+    why = unreadable(profile.model)
+    missing = () if why is None else (f"{profile.model} {why}",)
     return _Planned(
         profile=profile,
         binary=binary,

@@ -50,9 +50,10 @@ _NEEDS_FILE = frozenset({"mtp-file", "draft-model", "eagle3"})
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` for the nearest known word, or an empty string."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    """``"; did you mean 'x'?"`` for the nearest known word in any case, or an empty string."""
+    words = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(word.lower(), words, n=1, cutoff=0.6)
+    return f"; did you mean {words[near[0]]!r}?" if near else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +148,10 @@ def _drafter(path: Path, model: ModelTable) -> Iterator[Finding]:
     drafter = model.drafter
     if drafter.kind == "none":
         for key, given in (("max_depth", drafter.max_depth), ("depth", drafter.depth)):
-            if given:
+            if given and "kind" in drafter.model_fields_set:
                 yield (*path, key), f"must be 0 where kind is 'none', not {given}"
+            elif given:
+                yield (*path, key), "needs the key 'kind', the drafter: name one, e.g. 'mtp'"
     elif drafter.max_depth == 0:
         yield (*path, "max_depth"), f"must be at least 1 where kind is {drafter.kind!r}"
     if drafter.kind != "none" and drafter.depth is not None and drafter.depth > drafter.max_depth:

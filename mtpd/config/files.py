@@ -15,7 +15,9 @@ from mtpd.config.locate import dotted
 if TYPE_CHECKING:
     from mtpd.config.model import Config, Profile
 
-__all__ = ["NO_MODEL", "file_problems"]
+__all__ = ["NO_MODEL", "file_problems", "unreadable"]
+
+_MAGIC = b"GGUF"
 
 NO_MODEL = "no model is configured: add [models.NAME] with its file, or name tiny-chained in a pool"
 """What is said of a configuration that could not serve anything."""
@@ -30,7 +32,7 @@ def file_problems(config: Config) -> tuple[str, ...]:
     for profile in config.profiles.values():
         for key, text in _named(profile):
             path = dotted(("models", profile.name, *key))
-            reason = _unreadable(text)
+            reason = unreadable(text)
             if reason is not None:
                 origin = config.origins.get(path, "default")
                 problems.append(f"{origin}: {path}: {text} {reason}")
@@ -44,13 +46,18 @@ def _named(profile: Profile) -> tuple[tuple[tuple[str, ...], str], ...]:
     return files
 
 
-def _unreadable(text: str) -> str | None:
+def unreadable(text: str) -> str | None:
+    """Why the file at this path cannot be a model, as a predicate; None where it may be one."""
     path = Path(text)
     try:
         if path.is_dir():
             return "is a directory, not a GGUF file"
         if not path.is_file():
             return "does not exist"
+        if not os.access(path, os.R_OK):
+            return "cannot be read by this user"
+        with path.open("rb") as file:
+            magic = file.read(len(_MAGIC))
     except OSError as error:
         return f"cannot be reached: {error.strerror}"
-    return None if os.access(path, os.R_OK) else "cannot be read by this user"
+    return None if magic == _MAGIC else f"is not a GGUF file: it begins with {magic!r}"

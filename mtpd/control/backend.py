@@ -192,11 +192,12 @@ class Control:
             latest = await self._journal.list(where)
             decision = latest[0] if latest else None
         if decision is None:
-            what = f"decision {decision_id}" if decision_id is not None else "decision yet"
-            if decision_id is None and subject is not None:
-                what = f"decision about {subject!r} yet"
+            what, hint = f"decision {decision_id}", "mtpctl decisions lists them"
+            if decision_id is None:
+                what = "decision yet" if subject is None else f"decision about {subject!r} yet"
+                hint = f"mtpctl tune {subject or 'MODEL'} measures and takes one"
             msg = f"there is no {what}"
-            raise NotFoundError(msg, hint="mtpctl decisions lists them")
+            raise NotFoundError(msg, hint=hint)
         cells = MeasurementFilter(ids=decision.measurement_ids)
         recorded = await self._journal.inputs(decision.id)
         return explanation(

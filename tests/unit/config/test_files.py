@@ -20,7 +20,9 @@ def config_of(folder: Path, text: str) -> Path:
 
 def test_a_missing_model_file_is_told_at_the_line_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    (tmp_path / "there.gguf").write_text("")
+    (tmp_path / "there.gguf").write_text("GGUF")
+    (tmp_path / "page.gguf").write_text("<html>not found</html>")
+    (tmp_path / "empty.gguf").touch()
     path = config_of(
         tmp_path,
         """\
@@ -31,6 +33,10 @@ model = "folder"
 [models.head]
 model = "there.gguf"
 drafter = { kind = "mtp-file", max_depth = 1, model = "head.gguf" }
+[models.page]
+model = "page.gguf"
+[models.empty]
+model = "empty.gguf"
 """,
     )
     own = [one for one in file_problems(load(path)) if "bundled" not in one]
@@ -38,6 +44,14 @@ drafter = { kind = "mtp-file", max_depth = 1, model = "head.gguf" }
         f"{path}:2: models.gone.model: {tmp_path}/gone.gguf does not exist",
         f"{path}:4: models.folder.model: {tmp_path}/folder is a directory, not a GGUF file",
         f"{path}:7: models.head.drafter.model: {tmp_path}/head.gguf does not exist",
+        (
+            f"{path}:9: models.page.model: {tmp_path}/page.gguf is not a GGUF file:"
+            " it begins with b'<htm'"
+        ),
+        (
+            f"{path}:11: models.empty.model: {tmp_path}/empty.gguf is not a GGUF file:"
+            " it begins with b''"
+        ),
     ]
 
 

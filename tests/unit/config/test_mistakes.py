@@ -210,7 +210,21 @@ if TYPE_CHECKING:
         ),
         (
             '[models.m]\nmodel = "m"\ndrafter = { max_depth = 2 }\n',
-            "mtpd.toml:3: models.m.drafter.max_depth: must be 0 where kind is 'none', not 2",
+            (
+                "mtpd.toml:3: models.m.drafter.max_depth: needs the key 'kind', the drafter:"
+                " name one, e.g. 'mtp'"
+            ),
+        ),
+        (
+            '[models.m]\nmodel = "m"\ndrafter = { kind = "none", depth = 2 }\n',
+            "mtpd.toml:3: models.m.drafter.depth: must be 0 where kind is 'none', not 2",
+        ),
+        (
+            '[models.m]\nmodel = "m"\ndrafter = { kind = "MTP", max_depth = 2 }\n',
+            (
+                "mtpd.toml:3: models.m.drafter.kind: must be 'none', 'mtp', 'mtp-file',"
+                " 'draft-model', 'eagle3', 'ngram' or 'adaptive', not 'MTP'; did you mean 'mtp'?"
+            ),
         ),
         (
             '[models.m]\nmodel = "m"\ndrafter = { kind = "mtp" }\n',

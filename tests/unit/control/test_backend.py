@@ -94,12 +94,19 @@ async def test_what_is_not_there_is_refused_and_the_rest_is_shown() -> None:
         _lose_the_file_of_beta(place)
         async with daemon_at(place) as (running, _):
             control = running.control
-            with pytest.raises(NotFoundError, match=r"^there is no decision yet$"):
+            with pytest.raises(NotFoundError, match=r"^there is no decision yet$") as none:
                 await control.explain(None, None)
-            with pytest.raises(NotFoundError, match=r"^there is no decision about 'alpha' yet$"):
+            with pytest.raises(
+                NotFoundError, match=r"^there is no decision about 'alpha' yet$"
+            ) as of:
                 await control.explain(None, "alpha")
-            with pytest.raises(NotFoundError, match=r"^there is no decision 7$"):
+            with pytest.raises(NotFoundError, match=r"^there is no decision 7$") as seventh:
                 await control.explain(7, None)
+            assert [one.value.hint for one in (none, of, seventh)] == [
+                "mtpctl tune MODEL measures and takes one",
+                "mtpctl tune alpha measures and takes one",
+                "mtpctl decisions lists them",
+            ]
             assert await control.decision(7) is None
             assert await control.operation("nobody") is None
             assert await control.model("nobody") is None
