@@ -216,6 +216,7 @@ def test_of_arms_that_beat_each_other_in_a_circle_one_that_gives_nothing_away_is
         "trails depth 1 by 100%" in decision.reason
     )
     assert "not proven" not in decision.reason
+    assert "busy" not in decision.reason, "nothing says that the times contradict each other"
 
 
 def test_the_row_cost_is_fitted_to_resident_rows_only() -> None:
