@@ -21,6 +21,7 @@ __all__ = [
     "StoreError",
     "UnreachableError",
     "UpstreamError",
+    "expected",
 ]
 
 EXIT_FAILED = 1
@@ -114,3 +115,11 @@ class ConflictError(MtpdError):
 
 class InvalidError(MtpdError):
     """The request is well formed but asks for what cannot be done (HTTP 422)."""
+
+
+def expected(error: BaseException) -> MtpdError | None:
+    """The error to show, for a task group's of nothing but ours the first; None for a defect."""
+    if isinstance(error, BaseExceptionGroup):
+        leaves = [expected(inner) for inner in error.exceptions]
+        return leaves[0] if all(leaf is not None for leaf in leaves) else None
+    return error if isinstance(error, MtpdError) else None

@@ -17,7 +17,7 @@ import anyio
 import structlog
 
 from mtpd.clock import rfc3339
-from mtpd.errors import ConflictError, MtpdError, StoreError
+from mtpd.errors import ConflictError, MtpdError, StoreError, expected
 from mtpd.events import OperationChanged
 from mtpd.units import OperationId, Seq
 from mtpd.views import OperationView, ProgressView
@@ -96,6 +96,11 @@ class Progress:
             return
         self._live.view = replace(view, progress=ProgressView(done=done, total=total, note=note))
         self._live.stale.set()
+
+    def ending(self, note: str) -> None:
+        """Say what comes of it where it ends early; how far it was stays as it is."""
+        now = self._live.view.progress
+        self.report(now.done, now.total, note)
 
 
 class Operations:
@@ -329,7 +334,7 @@ class Operations:
         except Exception as error:
             # The fourth place that catches everything: a defect in one operation ends it,
             # not the daemon.
-            problem = _expected(error)
+            problem = expected(error)
             if problem is None:
                 log.exception("operation.crashed", operation=live.view.id, kind=live.view.kind)
             return "failed", self._describe(problem)
@@ -346,9 +351,13 @@ class Operations:
         """Store, tell and forget an operation that ended."""
         # A daemon that is interrupted right here comes by again and must not change the end.
         if live.view.state not in ENDED:
+            progress = live.view.progress
+            if state == "cancelled":
+                progress = progress.cancelled(by_request=live.scope.cancel_called)
             live.view = replace(
                 live.view,
                 state=state,
+                progress=progress,
                 ended_at=self._now(),
                 result=value if state == "done" else None,
                 error=value if state == "failed" else None,
@@ -387,11 +396,3 @@ class Operations:
 
 def _stopping() -> ConflictError:
     return ConflictError("the daemon is stopping", hint="try again once it has started")
-
-
-def _expected(error: BaseException) -> MtpdError | None:
-    """The error to show, for a task group's of nothing but ours the first; None for a defect."""
-    if isinstance(error, BaseExceptionGroup):
-        leaves = [_expected(inner) for inner in error.exceptions]
-        return leaves[0] if all(leaf is not None for leaf in leaves) else None
-    return error if isinstance(error, MtpdError) else None

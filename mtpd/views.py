@@ -307,6 +307,11 @@ class ProgressView:
     total: int | None
     note: str
 
+    def cancelled(self, *, by_request: bool) -> ProgressView:
+        """How far it was when it was cancelled, by whom, and what it said last."""
+        who = "cancelled by request" if by_request else "the daemon stopped"
+        return dataclasses.replace(self, note=f"{who}; {self.note}" if self.note else who)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationView:

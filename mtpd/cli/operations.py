@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "Depths", "model_report", "operation_report"]
 
 MAX_DEPTH = 64
+WAITS = "requests wait until this ends, each at most queue_timeout_s, then they get 503"
+_SAID = re.compile(r"cut short by |depth \d+: .* (measured|predicted)$")
+"""Evidence that belongs to a report: which limit ended it, and the speeds of a probe."""
 _POOL_KEY = re.compile(r'pools\.("?)(?P<name>.+)\1\.members')
 
 
@@ -153,7 +156,10 @@ def tune(
 
     Without SUBJECT the pool named "default" is meant, else the only pool, else the
     only model. The limits are for the whole of it; reaching one ends the measurement
-    with a choice among what was measured.
+    with a choice among what was measured, and what stands gives way only to a faster arm.
+
+    Requests wait until it ends, each at most [server] queue_timeout_s, then they get 503;
+    --max-minutes bounds it, to the end of the start that is under way.
     """
     body: dict[str, Json] = {
         "subject": subject or _only_subject(session),
@@ -162,7 +168,7 @@ def tune(
         **limits,
         "apply": not no_apply,
     }
-    _run(session, "/tune", body, detach=detach)
+    _run(session, "/tune", body, detach=detach, waits=True)
 
 
 @click.command()
@@ -180,7 +186,11 @@ def sweep(
     detach: bool,
     **limits: float | None,
 ) -> None:
-    """Measure MODEL at every depth and print the table; changes nothing."""
+    """Measure MODEL at every depth and print the table; changes nothing.
+
+    Requests wait until it ends, each at most [server] queue_timeout_s, then they get 503;
+    --max-minutes bounds it, to the end of the start that is under way.
+    """
     body: dict[str, Json] = {
         "subject": model,
         "method": "sweep",
@@ -188,7 +198,7 @@ def sweep(
         **limits,
         "apply": False,
     }
-    _run(session, "/tune", body, detach=detach)
+    _run(session, "/tune", body, detach=detach, waits=True)
 
 
 @click.command()
@@ -197,8 +207,12 @@ def sweep(
 @DETACH
 @connected
 def probe(session: Session, model: str, *, depth: int, detach: bool) -> None:
-    """Measure how often MODEL's drafts are accepted, position by position."""
-    _run(session, "/probe", {"model": model, "depth": depth}, detach=detach)
+    """Measure how often MODEL's drafts are accepted, position by position.
+
+    Requests wait until it ends, one or two engine starts, each at most [server]
+    queue_timeout_s, then they get 503.
+    """
+    _run(session, "/probe", {"model": model, "depth": depth}, detach=detach, waits=True)
 
 
 @click.group(invoke_without_command=True)
@@ -295,8 +309,17 @@ def _tables(
     return parts
 
 
-def _run(session: Session, path: str, body: Mapping[str, Json], *, detach: bool) -> None:
+def _run(
+    session: Session,
+    path: str,
+    body: Mapping[str, Json],
+    *,
+    detach: bool,
+    waits: bool = False,
+) -> None:
     accepted = session.client.post(path, body)
+    if waits and not session.as_json:
+        session.err.print(WAITS, soft_wrap=True)
     if detach:
         session.show(accepted, lambda: lists.operation_grid(decode(OperationView, accepted.data)))
         return
@@ -318,13 +341,16 @@ def operation_report(operation: OperationView) -> RenderableType:
         # A probe compares nothing: its decision names the arm that was measured.
         marked = arms[-1] if arms and operation.kind != "probe" else None
         parts += _tables(own, marked, "chosen" if result.get("applied") else "best")
+    left = result.get("not_started")
+    if isinstance(left, list) and left:
+        parts += [*(Text(f"not started: {one}") for one in left), Text("")]
     return Group(*parts, *(Text(line) for one in decisions for line in _said(one)))
 
 
 def _said(decision: DecisionView) -> list[str]:
-    """Why, and what bounds it."""
-    limits = [line for line in decision.evidence if line.startswith("cut short by ")]
-    return [f"{decision.subject}: {line}" for line in (decision.reason, *limits)]
+    """Why, what a probe compares, and what bounds it."""
+    told = [line for line in decision.evidence if _SAID.match(line)]
+    return [f"{decision.subject}: {line}" for line in (decision.reason, *told)]
 
 
 def _list(session: Session, limit: int) -> None:

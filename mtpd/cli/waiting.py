@@ -148,7 +148,9 @@ def _bar(
 
 def _failure(operation: OperationView) -> MtpdError:
     if operation.state == "cancelled":
-        return MtpdError(f"The operation {operation.id} was cancelled.")
+        note = operation.progress.note
+        said = f": {note}" if note else ""
+        return MtpdError(f"The operation {operation.id} was cancelled{said}.")
     error = operation.error or {}
     hint = error.get("hint")
     return MtpdError(

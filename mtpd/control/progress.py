@@ -20,6 +20,9 @@ class OperationProgress(Protocol):
     def report(self, done: int, total: int | None, note: str) -> None:
         """Say that ``done`` of ``total`` repetitions are measured."""
 
+    def ending(self, note: str) -> None:
+        """Say what comes of it where it ends early; what is measured stays as reported."""
+
 
 @dataclass(slots=True, kw_only=True)
 class StartCount:

@@ -14,7 +14,7 @@ from mtpd.types import NotApplicable
 from tuner.compare import PerplexityRun, Quality
 from tuner.cost import RowCost
 from tuner.design import SHORT_STEPS
-from tuner.plan import ATTEMPTS
+from tuner.plan import ATTEMPTS, Ask
 from tuner.pools import Objective
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tuner.plan import History
     from tuner.types import Arm
 
-__all__ = ["depth_task", "member_of", "most_starts", "pool_task"]
+__all__ = ["depth_task", "member_of", "most_starts", "not_started", "pool_task"]
 
 SEARCH_STARTS = 6
 """Engine starts of one model that a search may use; it needs two on average."""
@@ -73,6 +73,15 @@ def depth_task(
 def most_starts(method: str, arms: Sequence[Arm]) -> int:
     """Engine starts that a model needs at most, where no limit says less."""
     return SEARCH_STARTS if method == MODEL_BASED else ATTEMPTS * len(arms)
+
+
+def not_started(inputs: DepthInputs) -> list[str]:
+    """Depths that were asked for and not started, each with why, shallow to deep."""
+    last = inputs.design.ask(inputs.history)
+    if isinstance(last, Ask):
+        return []
+    started = {one.arm for one in inputs.history.starts}
+    return [f"{one.arm} {one.reason}" for one in last.rejected if one.arm not in started]
 
 
 def _row_cost(hardware: HardwareProfile | None, forecast: MemoryForecast) -> RowCost | None:

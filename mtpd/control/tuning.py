@@ -20,7 +20,7 @@ from mtpd.control.progress import StartCount
 from mtpd.control.recorded import encode_inputs
 from mtpd.control.rows import depth_rows
 from mtpd.control.standing import cut_short, joined
-from mtpd.control.tasks import depth_task, member_of, pool_task
+from mtpd.control.tasks import depth_task, member_of, not_started, pool_task
 from mtpd.errors import MtpdError
 from mtpd.supervise.present import residency_view
 from mtpd.views import encode
@@ -161,6 +161,7 @@ class _Found:
     members: list[Member] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     measurements: list[MeasurementView] = field(default_factory=list)
+    not_started: list[str] = field(default_factory=list)
 
 
 class Tuning:
@@ -199,12 +200,15 @@ class Tuning:
         """
         note = self._busy()
         warnings = () if note is None else (note,)
+        most_s = self._config.server.queue_timeout_s
+        waits = f"draining; requests wait until the end, each at most {most_s:g} s"
+        progress.report(0, plan.total(), waits)
         async with self._hold(f"{plan.method} of {plan.subject}") as hold:
             before = self._serving()
             try:
                 result, chosen = await self._measure(plan, operation_id, hold, progress, warnings)
             except BaseException:
-                await _bring_back(hold, before)
+                await _bring_back(hold, before, progress)
                 raise
             applied = plan.apply and chosen is not None
             # From here on a cancelled operation has decided: what was chosen is served.
@@ -250,6 +254,7 @@ class Tuning:
                 task, notes=(*task.notes, *seen_notes(forecast, seen), *warnings), history=history
             )
             inputs, earlier = await self._beside_standing(inputs, limits, witness)
+            found.not_started += not_started(inputs)
             limits = limits.after(history)
             found.rows += summarise(inputs.told.observations, inputs.told.starts)
             used = (*earlier, *sink.taken[before:])
@@ -274,6 +279,7 @@ class Tuning:
             "applied": plan.apply,
             "decisions": [encode(d) for d in found.decisions],
             "depths": [encode(r) for r in depth_rows(found.rows)],
+            "not_started": list(found.not_started),
             "warnings": list(warnings),
         }
         return result, arm
@@ -322,13 +328,16 @@ def _arm_of(choice: Choice | None) -> Arm | None:
     return None if choice is None else choice.arm
 
 
-async def _bring_back(hold: DeviceHold, before: Arm | None) -> None:
+async def _bring_back(hold: DeviceHold, before: Arm | None, progress: OperationProgress) -> None:
     """Serve again what served; a failure here must not hide why the operation ends."""
+    serves = "nothing serves" if before is None else f"{before} does not serve again yet"
     with anyio.CancelScope(shield=True), anyio.move_on_after(RESTORE_S):
         try:
             await _serve(hold, before)
+            serves = "nothing served before" if before is None else f"{before} serves again"
         except MtpdError as error:
             log.warning("tuning.not_brought_back", arm=str(before), reason=str(error))
+    progress.ending(serves)
 
 
 async def _serve(hold: DeviceHold, target: Arm | None) -> None:

@@ -110,6 +110,7 @@ async def test_a_queued_operation_that_is_cancelled_never_runs(tmp_path: Path) -
         cancelled = await on.operations.cancel(queued.id)
         assert cancelled is not None
         assert (cancelled.state, cancelled.started_at) == ("cancelled", None)
+        assert cancelled.progress.note == "cancelled by request"
         assert on.operations.current is not None
         assert on.operations.current.id == running.id
         first.go.set()
@@ -321,6 +322,7 @@ async def test_a_stopping_daemon_cancels_what_runs_and_what_waits(tmp_path: Path
         stored = await on.operations.list()
     assert [one.id for one in stored] == [view.id for view in views]
     assert [one.state for one in stored] == ["cancelled"] * 3
+    assert {one.progress.note.split(";")[0] for one in stored} == {"the daemon stopped"}
     assert stored[0].started_at is not None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import http.client
 import json
 import re
@@ -185,6 +186,7 @@ def test_a_sweep_says_how_far_it_is_and_ends_with_the_table(mtpctl: Mtpctl) -> N
     check_golden("sweep", ran.out)
     said = ran.err.splitlines()
     assert said, "a long operation without a terminal says how far it is"
+    assert said.pop(0).startswith("requests wait until this ends, each at most queue_timeout_s")
     assert all(line.startswith(("queued", "running")) for line in said)
     assert len(set(said)) == len(said)
 
@@ -222,11 +224,16 @@ def test_a_cancelled_operation_is_a_failure_for_the_one_who_waits(
     def cancel_soon(found: OperationView) -> None:
         step(found)
         if found.state == "running":
-            backend._move(found, state="cancelled")
+            note = "cancelled by request; alpha@3 serves again"
+            now = dataclasses.replace(found.progress, note=note)
+            backend._move(found, state="cancelled", progress=now)
 
     backend._step = cancel_soon  # type: ignore[method-assign]  # the script of this test
     ran = mtpctl("tune", "default")
-    assert (ran.code, "op-0001 was cancelled" in ran.err) == (1, True)
+    assert (ran.code, "op-0001 was cancelled: cancelled by request; alpha@3" in ran.err) == (
+        1,
+        True,
+    )
 
 
 @pytest.mark.parametrize(

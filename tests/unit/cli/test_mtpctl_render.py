@@ -172,9 +172,14 @@ def test_a_report_says_which_limit_cut_it_short() -> None:
     last = decisions[-1]
     assert isinstance(last, dict)
     said = "cut short by --max-minutes: what decision 3 measured is compared, too"
-    last["evidence"] = [said, "a number that the table shows"]
+    probed = "depth 0: 332.0 tok/s (330.0 to 334.0), 1.00 tokens per step, predicted"
+    last["evidence"] = [said, probed, "a number that the table shows"]
+    result["not_started"] = ["alpha@0 is expected at 332 tok/s of 540, does not pay"]
     text = drawn(operation_report(operation_view(kind="tune", state="done", result=result)))
-    assert f"{last['subject']}: {said}" in " ".join(text.split())
+    shown = " ".join(text.split())
+    assert f"{last['subject']}: {said}" in shown
+    assert f"{last['subject']}: {probed}" in shown
+    assert "not started: alpha@0 is expected at 332 tok/s of 540, does not pay" in shown
     assert "a number that" not in text
 
 

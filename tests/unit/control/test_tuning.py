@@ -78,12 +78,16 @@ class House:
     choices: Choices = field(default_factory=lambda: Choices(config=CONFIG))
     progress: list[tuple[int, int | None, str]] = field(default_factory=list)
     holds: list[str] = field(default_factory=list)
+    endings: list[str] = field(default_factory=list)
     busy: str | None = None
     memory: Callable[[Profile], MemoryForecast] = no_device
     hardware: HardwareProfile | None = None
 
     def report(self, done: int, total: int | None, note: str) -> None:
         self.progress.append((done, total, note))
+
+    def ending(self, note: str) -> None:
+        self.endings.append(note)
 
     async def forecast(self, which: Profile) -> MemoryForecast:
         return self.memory(which)
@@ -226,12 +230,27 @@ async def test_progress_counts_over_all_models_up_to_the_announced_total(tmp_pat
     assert first_of_beta[2] == "start 1 of at most 4: starting beta@0"
 
 
+async def test_what_was_not_started_is_told_with_why(tmp_path: Path) -> None:
+    async with house(tmp_path) as made:
+        result = await made.run(plan(method="model-based", depths=None, repetitions=2))
+        everything = await made.run(plan(depths=(0, 1)))
+    told = result["not_started"]
+    assert isinstance(told, list)
+    started = {str(which) for which in made.device.starts[:-2]}
+    assert told
+    assert {str(line).split()[0] for line in told} | started >= {f"alpha@{d}" for d in range(4)}
+    assert all("does not pay" in str(line) for line in told)
+    assert everything["not_started"] == []
+
+
 async def test_a_search_says_which_start_this_is_and_how_far_it_goes(tmp_path: Path) -> None:
     async with house(tmp_path) as made:
         await made.run(plan(method="model-based", depths=None))
     cells = 2
-    assert made.progress[0] == (0, cells, "start 1 of at most 6: starting alpha@2")
-    for done, total, note in made.progress:
+    waits = "draining; requests wait until the end, each at most 120 s"
+    assert made.progress[0] == (0, None, waits)
+    assert made.progress[1] == (0, cells, "start 1 of at most 6: starting alpha@2")
+    for done, total, note in made.progress[1:]:
         start = int(note.split()[1])
         assert total == cells * start
         assert cells * (start - 1) <= done <= total
@@ -430,6 +449,8 @@ async def test_a_cancelled_operation_brings_back_what_served(
         assert await made.decisions() == ()
         assert len(await made.measurements()) == 3
     assert made.choices.measured("alpha") is None
+    said = "nothing served before" if before is None else f"{before} serves again"
+    assert made.endings == [said]
 
 
 async def test_a_gate_that_does_not_open_is_told_and_brings_back_what_served(
@@ -484,6 +505,7 @@ async def test_a_cancelled_operation_stays_cancelled_if_nothing_comes_back(
             tasks.cancel_scope.cancel()
         assert made.device.starts[-1] == arm("beta")
         assert made.device.running is None
+    assert made.endings == ["beta@0 does not serve again yet"]
 
 
 async def test_a_chosen_arm_that_does_not_serve_is_an_error_with_its_reason(
