@@ -360,6 +360,7 @@ class StatusView:
 
     Attributes:
         memory: Of the arms of ``engines``, in their order; engines without an arm have none.
+        unusable: Models whose file cannot be served, each with why.
     """
 
     version: str
@@ -378,6 +379,7 @@ class StatusView:
     choices: tuple[ChoiceView, ...]
     last_decision: DecisionView | None
     operation: OperationView | None
+    unusable: tuple[str, ...] = ()
 
 
 def encode(value: object) -> Json:

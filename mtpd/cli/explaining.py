@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from mtpd.cli.cells import NONE, arm_label, cell, clock_text, grid, line, number, state, table
-from mtpd.cli.render import alpha_table, depth_table
+from mtpd.cli.render import alpha_table, decision_sentence, depth_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def _head(view: ExplanationView) -> RenderableType:
     line(head, "before", NONE if decision.previous is None else arm_label(decision.previous))
     if decision.predicted is not None:
         line(head, "expected", f"{_interval(decision.predicted, 1)} tok/s")
-    line(head, "reason", decision.reason)
+    line(head, "reason", decision_sentence(decision))
     line(head, "outcome", decision.outcome or NONE)
     return head
 

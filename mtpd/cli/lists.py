@@ -23,7 +23,7 @@ from mtpd.cli.cells import (
     table,
 )
 from mtpd.cli.memory import memory_cells
-from mtpd.cli.render import progress_text
+from mtpd.cli.render import decision_sentence, progress_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -190,7 +190,7 @@ def decision_table(decisions: Sequence[DecisionView]) -> Table:
             cell(clock_text(one.at)),
             cell(one.act),
             cell(one.subject if one.arm is None else arm_label(one.arm)),
-            cell(one.reason + result),
+            cell(decision_sentence(one) + result),
         )
     return finished(made)
 

@@ -349,8 +349,9 @@ def operation_report(operation: OperationView) -> RenderableType:
 
 def _said(decision: DecisionView) -> list[str]:
     """Why, what a probe compares, and what bounds it."""
+    sentence = render.decision_sentence(decision)
     told = [line for line in decision.evidence if _SAID.match(line)]
-    return [f"{decision.subject}: {line}" for line in (decision.reason, *told)]
+    return [f"{decision.subject}: {line}" for line in (sentence, *told)]
 
 
 def _list(session: Session, limit: int) -> None:

@@ -37,13 +37,21 @@ if TYPE_CHECKING:
     from mtpd.views import (
         ArmView,
         ChoiceView,
+        DecisionView,
         DepthRowView,
         EngineView,
         OperationView,
         StatusView,
     )
 
-__all__ = ["alpha_table", "choice_origin", "depth_table", "progress_text", "status_panel"]
+__all__ = [
+    "alpha_table",
+    "choice_origin",
+    "decision_sentence",
+    "depth_table",
+    "progress_text",
+    "status_panel",
+]
 
 ALPHA_CAPTION = (
     f"{ALPHA}N: how often the draft's Nth token is accepted when those before it were;"
@@ -194,9 +202,11 @@ def _daemon(view: StatusView) -> Table:
         said += "" if choice.decision_id is None else f", decision {choice.decision_id}"
         line(made, "choice", f"{choice.subject}: {arm_label(choice.arm)} ({said})")
         line(made, "", choice.reason)
+    for one in view.unusable:
+        line(made, "unusable", one)
     last = view.last_decision
     if last is not None and last.id not in {choice.decision_id for choice in view.choices}:
-        line(made, "decision", f"{last.id}: {last.act} {last.subject}: {last.reason}")
+        line(made, "decision", f"{last.id}: {last.act} {last.subject}: {decision_sentence(last)}")
     if view.operation is not None:
         now = view.operation
         line(made, "operation", f"{now.id}: {now.kind} {now.state}, {progress_text(now)}")
@@ -210,6 +220,13 @@ def _daemon(view: StatusView) -> Table:
     line(made, "listens on", f"http://{view.listen}")
     line(made, "control", view.control_socket)
     return made
+
+
+def decision_sentence(decision: DecisionView) -> str:
+    """Its sentence; that of a measurement says first that nothing was chosen."""
+    if decision.act != "measure" or decision.arm is None:
+        return decision.reason
+    return f"measured only, nothing was changed; {decision.reason}"
 
 
 def choice_origin(choice: ChoiceView) -> str:

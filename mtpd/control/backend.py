@@ -14,6 +14,7 @@ from mtpd.control.beforehand import need_energy
 from mtpd.control.explain import explanation
 from mtpd.control.facts import DaemonFacts
 from mtpd.control.limits import Limits
+from mtpd.control.models import unusable
 from mtpd.control.ordered import ordered_arm
 from mtpd.control.plans import (
     TuneRequest,
@@ -122,6 +123,7 @@ class Control:
             queue=self._switchboard.queue(),
             gates=await self._gates(),
             choices=self._choices.views(),
+            unusable=unusable(self._config),
             last_decision=latest[0] if latest else None,
             operation=self._operations.current,
         )

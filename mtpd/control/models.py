@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mtpd.config.files import unreadable
 from mtpd.control.memory_rows import depth_memory, memory_view, speed_of
 from mtpd.control.rows import depth_rows, quality_view
 from mtpd.errors import MtpdError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from mtpd.views import ArmView, ChoiceView, EngineView
     from tuner.summary import ArmSummary
 
-__all__ = ["ModelReports", "cards", "model_view"]
+__all__ = ["ModelReports", "cards", "model_view", "unusable"]
 
 
 class ModelReports:
@@ -120,6 +121,12 @@ def model_view(
         state=state,
         memory=memory,
     )
+
+
+def unusable(config: Config) -> tuple[str, ...]:
+    """Models whose file is missing or no GGUF, each with why."""
+    told = ((name, profile.model) for name, profile in config.profiles.items())
+    return tuple(f"{name}: {path} {why}" for name, path in told if (why := unreadable(path)))
 
 
 def cards(config: Config, pools: Mapping[str, str]) -> tuple[ModelCard, ...]:

@@ -165,6 +165,18 @@ def test_what_an_operator_set_is_shown_with_what_was_measured_and_the_way_back()
     )
 
 
+def test_a_model_that_cannot_be_served_and_a_mere_measurement_are_said_in_one_line() -> None:
+    last = dataclasses.replace(views.decision(99), act="measure", reason="depth 2 is the best")
+    bad = "beta: gone.gguf does not exist"
+    status = dataclasses.replace(views.status(), unusable=(bad,), last_decision=last)
+    text = " ".join(drawn(render.status_panel(status)).split())
+    assert f"unusable {bad}" in text
+    said = "measured only, nothing was changed; depth 2 is the best"
+    assert said in text
+    assert render.decision_sentence(dataclasses.replace(last, act="keep")) == last.reason
+    assert "measured only" in drawn(lists.decision_table([last]))
+
+
 def test_a_report_says_which_limit_cut_it_short() -> None:
     result = measured("default", "tune")
     decisions = result["decisions"]

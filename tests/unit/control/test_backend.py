@@ -132,6 +132,8 @@ async def test_what_is_not_there_is_refused_and_the_rest_is_shown() -> None:
             assert running.url == f"http://{status.listen}"
             assert [choice.subject for choice in status.choices] == ["both", "alpha", "beta"]
             assert status.last_decision is None
+            gone = place.root / "gone.gguf"
+            assert status.unusable == (f"beta: {gone} does not exist",)
             states = {model.id: model.state for model in await control.models()}
             assert (states["alpha"], states["beta"]) == ("stopped", "unavailable")
             operation = await control.load(model="beta", idempotency_key=None)
