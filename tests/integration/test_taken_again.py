@@ -157,7 +157,7 @@ async def test_what_an_operator_ordered_has_no_inputs_to_decide_from() -> None:
 
     assert found
     assert [inputs for _, inputs in found] == [
-        Absent("the inputs of this decision were not recorded then")
+        Absent("an operator ordered it: nothing was measured for it")
     ] * len(found)
 
 
