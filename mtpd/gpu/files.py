@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import weakref
 from contextlib import suppress
 from typing import Final
 
@@ -32,6 +33,8 @@ class Files:
         self.root = root
         self._keep = keep
         self._kept: dict[str, int] = {}
+        # A reader that nobody closed takes its descriptors along.
+        weakref.finalize(self, _close_all, self._kept)
 
     def at(self, path: str) -> str:
         """Where a path like ``sys/class/drm`` lies below the root."""
@@ -93,12 +96,17 @@ class Files:
 
     def close(self) -> None:
         """Close every kept descriptor."""
-        for path in tuple(self._kept):
-            self._drop(path)
+        _close_all(self._kept)
 
     def _drop(self, path: str) -> None:
         with suppress(OSError):
             os.close(self._kept.pop(path))
+
+
+def _close_all(kept: dict[str, int]) -> None:
+    while kept:
+        with suppress(OSError):
+            os.close(kept.popitem()[1])
 
 
 def reason_of(error: OSError) -> str:

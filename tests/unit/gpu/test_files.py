@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import TYPE_CHECKING
 
@@ -108,3 +109,15 @@ def test_a_file_that_is_replaced_again_and_again_keeps_one_descriptor(
         path.write_text(str(number))
         assert files.kept(str(path)) == str(number).encode()
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - numbers
+
+
+def test_a_reader_that_nobody_closed_takes_its_descriptors_along(tmp_path: Path) -> None:
+    path = tmp_path / "value"
+    path.write_text("1\n")
+    reader = Files(root=str(tmp_path))
+    reader.kept(str(path))
+    assert _descriptor(path)
+    del reader
+    gc.collect()
+    with pytest.raises(AssertionError):
+        _descriptor(path)
