@@ -16,7 +16,7 @@ from rich.console import Console
 from mtpd.cli import explaining, lists, render
 from mtpd.cli.cells import ALPHA, NONE, clock_text, duration, size
 from mtpd.cli.mtpctl import cli
-from mtpd.cli.operations import operation_report
+from mtpd.cli.operations import model_report, operation_report
 from mtpd.views import ArmView, ChoiceView, EvidenceView, FailureView, OperationView, ProgressView
 from tests.fakes import views
 from tests.fakes.backend import ENGINE, measured
@@ -175,6 +175,21 @@ def test_a_model_that_cannot_be_served_and_a_mere_measurement_are_said_in_one_li
     assert said in text
     assert render.decision_sentence(dataclasses.replace(last, act="keep")) == last.reason
     assert "measured only" in drawn(lists.decision_table([last]))
+
+
+def test_a_model_whose_depth_an_operator_set_is_not_shown_as_chosen() -> None:
+    model = views.model()
+    assert model.choice is not None
+    deeper = dataclasses.replace(model.choice.arm, depth=3)
+    choice = dataclasses.replace(
+        model.choice, arm=deeper, measured=False, pinned=True, measured_arm=model.choice.arm
+    )
+    pinned = dataclasses.replace(model, choice=choice)
+    shown = " ".join(drawn(model_report(pinned)).split())
+    assert "depth 3 set by an operator; measured choice: depth 2, mtpctl switch" in shown
+    assert "chosen" not in shown
+    assert "3 set" in " ".join(drawn(lists.model_table([pinned])).split())
+    assert "chosen depth 2" in drawn(model_report(model))
 
 
 def test_a_report_says_which_limit_cut_it_short() -> None:
