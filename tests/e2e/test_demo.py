@@ -17,7 +17,10 @@ import anyio
 import pytest
 
 from mtpd.clock import SystemClock
+from mtpd.control.deciding import PoolInputs
+from mtpd.control.recorded import decode_inputs
 from mtpd.store.db import Database
+from mtpd.store.journal import Journal
 from mtpd.store.samples import Measurements
 from tests.fakes.house import daemon_at, home, run_operation
 from tuner.plan import History
@@ -87,13 +90,19 @@ async def test_the_choice_follows_from_the_stored_cells_by_the_tie_rule() -> Non
         clock = SystemClock()
         async with await Database.open(place.directories.state / "mtpd.sqlite3", clock) as db:
             stored = History(observations=await Measurements(db=db, clock=clock).observations())
+            recorded = await Journal(db=db, clock=clock).inputs(decisions[2].id)
+    assert recorded is not None
+    pool = decode_inputs(recorded[1], stored.observations)
+    assert isinstance(pool, PoolInputs)
+    needs = {member.arm: member.memory_bytes for member in pool.members}
     chosen = []
     for decision, model in zip(decisions, ("tiny-chained", "tiny-unchained"), strict=False):
         mine = stored.only({o.arm for o in stored.observations if o.arm.profile == model})
         again = choose(mine, None, subject=model)
         assert decision.reason == again.reason
         chosen += [row for row in summarise(mine.observations) if row.arm == again.arm]
-    final = choose_model([Candidate.of(row) for row in chosen], subject="demo")
+    rows = [Candidate.of(row, memory_bytes=needs[row.arm]) for row in chosen]
+    final = choose_model(rows, subject="demo")
     assert decisions[2].reason == final.reason
 
 
