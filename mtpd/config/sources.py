@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import tomli
 
-from mtpd.compat import llama_swap, preset_ini
 from mtpd.config.layers import Problem, Tree
 from mtpd.config.locate import dotted, locate
 from mtpd.config.model import may_set_for_engine
@@ -119,6 +118,9 @@ def read_configuration(path: Path, environment: Mapping[str, str]) -> Source | P
     text = _text(path)
     if isinstance(text, Problem):
         return text
+    # The readers of other programs' files take 1.6 MB that a daemon with a TOML file does not need.
+    from mtpd.compat import llama_swap, preset_ini  # noqa: PLC0415
+
     if path.suffix.lower() == ".ini":
         imported = preset_ini.translate(text)
     else:
