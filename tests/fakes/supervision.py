@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -174,11 +175,13 @@ class Stage:
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         faults: Faults | None = None,
         prefix: str = "e",
+        alone: bool = False,
     ) -> None:
         self.events: list[Event] = []
         self.facts: list[Fact] = []
         self.ledger = ledger or MemoryLedger()
-        self._count, self._prefix = 0, prefix
+        # A test that looks for processes by their engine must not find those of a test beside it.
+        self._count, self._prefix = 0, f"{prefix}{os.getpid()}-" if alone else prefix
         self.actor = EngineActor(
             key=KEY,
             spawner=spawner or ShimSpawner(),
@@ -200,6 +203,11 @@ class Stage:
     def new_id(self) -> EngineId:
         self._count += 1
         return EngineId(f"{self._prefix}{self._count}")
+
+    @property
+    def first(self) -> EngineId:
+        """The id of the first start."""
+        return EngineId(f"{self._prefix}1")
 
     def states(self) -> list[str]:
         """The names of the states, in order."""

@@ -131,7 +131,7 @@ async def test_a_stop_before_the_process_exists_creates_none(tmp_path: Path) -> 
 
 
 async def test_a_grandchild_that_holds_the_pipes_does_not_delay_the_exit(tmp_path: Path) -> None:
-    stage = Stage()
+    stage = Stage(alone=True)
     async with stage.running() as actor:
         actor.start(tiny(tmp_path, grandchild=2.0, exit_code=3))
         await until(lambda: actor.view().state == "loading")
@@ -140,7 +140,7 @@ async def test_a_grandchild_that_holds_the_pipes_does_not_delay_the_exit(tmp_pat
         assert view.state == "backoff"
         assert view.failure is not None
         assert view.failure.exit_code == 3
-        for pid in pids_of("e1"):
+        for pid in pids_of(stage.first):
             os.kill(pid, signal.SIGKILL)
 
 

@@ -127,12 +127,12 @@ async def test_an_actor_that_fails_takes_its_process_with_it(tmp_path: Path) -> 
             msg = "a defect in a listener"
             raise ValueError(msg)
 
-    stage = Stage(on_event=refuse)
+    stage = Stage(on_event=refuse, alone=True)
     with pytest.RaisesGroup(pytest.RaisesExc(ValueError), flatten_subgroups=True):
         async with stage.running() as actor:
             actor.start(tiny(tmp_path))
             await anyio.sleep_forever()
-    await until(lambda: not pids_of("e1"))
+    await until(lambda: not pids_of(stage.first))
 
 
 async def test_an_impossible_environment_is_a_configuration_error(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def embedded(directory: Path, depth: int) -> LaunchPlan:
 async def test_the_real_engine_becomes_ready_on_the_host_and_stops(
     tmp_path: Path, depth: int
 ) -> None:
-    stage = Stage(tmp_path, probe=EngineProbe())
+    stage = Stage(tmp_path, probe=EngineProbe(), alone=True)
     async with stage.running() as actor:
         actor.start(embedded(tmp_path, depth))
         with anyio.fail_after(30):
@@ -51,9 +51,9 @@ async def test_the_real_engine_becomes_ready_on_the_host_and_stops(
         actor.stop("asked")
         with anyio.fail_after(3):
             assert (await actor.settled()).state == "stopped"
-    assert stage.ledger.notes[-1] == ("ended", "e1", "0")
+    assert stage.ledger.notes[-1] == ("ended", stage.first, "0")
     assert not (tmp_path / "engine.sock").exists()
-    assert pids_of("e1") == ()
+    assert pids_of(stage.first) == ()
 
 
 async def test_a_real_engine_that_is_killed_is_started_again(tmp_path: Path) -> None:
