@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NewType
 
-__all__ = ["HOST", "MIB", "DeviceKey", "EngineId", "ModelId", "OperationId", "Seq"]
+__all__ = ["HOST", "MIB", "DeviceKey", "EngineId", "OperationId", "Seq"]
 
 MIB = 1024 * 1024
 """Bytes per MiB."""
@@ -14,9 +14,6 @@ DeviceKey = NewType("DeviceKey", str)
 
 HOST = DeviceKey("host")
 """The device of a machine without a GPU."""
-
-ModelId = NewType("ModelId", str)
-"""A profile's name, as clients ask for it."""
 
 EngineId = NewType("EngineId", str)
 """One engine process: unique per start, never reused."""

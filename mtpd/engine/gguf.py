@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["GgufError", "GgufHeader", "GgufTensor", "header_digest", "read_header"]
+__all__ = ["GgufError", "GgufHeader", "GgufTensor", "read_header"]
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -68,11 +68,6 @@ def read_header(path: Path) -> GgufHeader:
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror or error}"
         raise GgufError(msg, hint="Check its rights, and that it is a file.") from error
-
-
-def header_digest(path: Path) -> str:
-    """SHA-256 over a file's header: changes with geometry, metadata and quantization."""
-    return read_header(path).digest
 
 
 class _Reader:

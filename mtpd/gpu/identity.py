@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mtpd.gpu.base import Device
     from mtpd.units import DeviceKey
 
-__all__ = ["SPILL_VARIABLES", "pinned", "same_card"]
-
-SPILL_VARIABLES: Final = ("GGML_CUDA_ENABLE_UNIFIED_MEMORY", "GGML_VK_ALLOW_SYSMEM_FALLBACK")
-"""Variables that turn a lack of device memory into silent slowness: no engine gets them."""
+__all__ = ["pinned", "same_card"]
 
 _ADDRESS = re.compile(
     r"(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<rest>[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.ASCII
