@@ -157,6 +157,7 @@ def tune(
     Without SUBJECT the pool named "default" is meant, else the only pool, else the
     only model. The limits are for the whole of it; reaching one ends the measurement
     with a choice among what was measured, and what stands gives way only to a faster arm.
+    With --depths only these are compared, and the best of them is served.
 
     Requests wait until it ends, each at most [server] queue_timeout_s, then they get 503;
     --max-minutes bounds it, to the end of the start that is under way.

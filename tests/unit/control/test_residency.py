@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +22,7 @@ from mtpd.store.db import Database
 from mtpd.store.ledger import Ledger
 from mtpd.store.samples import Measurements
 from mtpd.types import UnixEndpoint, Verdict
-from mtpd.units import HOST, EngineId
+from mtpd.units import HOST, MIB, EngineId
 from tests.fakes.clock import FakeClock
 from tests.fakes.values import observation
 from tests.unit.control.made import BINARY, config, profile
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mtpd.config.model import Profile
-    from tuner.types import Residency
+    from tuner.types import Arm, Residency
 
 MODEL = profile("alpha", model=str(bundled_model("tiny-chained.gguf")))
 
@@ -49,7 +51,7 @@ class Rig:
             config=settings,
             binary=BINARY,
             device=HOST,
-            device_present=False,
+            device_present=True,
             sockets=folder,
             home=folder,
             driver=None,
@@ -177,3 +179,37 @@ async def test_the_record_of_an_arm_is_its_own_median_under_its_own_fingerprint(
             )
             await r.measurements.add(one, acceptance_source="metrics")
         assert await r.made.record(plan) == pytest.approx(60.0)
+
+
+class Forecast:
+    """A prediction that a test sets; stands in for the planner of memory."""
+
+    def __init__(self, *, certain: bool) -> None:
+        self._certain = certain
+
+    def most_bytes(self, arm: Arm) -> int:
+        assert arm.profile == "alpha"
+        return 8 * MIB
+
+    def certain(self, arm: Arm) -> bool:
+        assert arm.profile == "alpha"
+        return self._certain
+
+
+@pytest.mark.parametrize(
+    ("certain", "room_mib", "off"),
+    [(True, 4096, True), (True, None, True), (True, 100, False), (False, 4096, False)],
+)
+async def test_what_is_certain_to_fit_is_not_left_to_the_engines_fit(
+    tmp_path: Path,
+    certain: bool,  # noqa: FBT001 - a column of the table
+    room_mib: int | None,
+    off: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    async with rig(tmp_path) as made:
+        room = None if room_mib is None else room_mib * MIB
+        made.made.keeper = SimpleNamespace(room_bytes=room)  # type: ignore[assignment]
+        made.made._memory = Forecast(certain=certain)  # type: ignore[assignment]
+        plan = made.made.plan(MODEL.arm(0))
+        assert plan.memory_bytes == 8 * MIB
+        assert (("--fit", "off") in pairwise(plan.command.argv)) is off
