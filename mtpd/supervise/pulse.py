@@ -38,11 +38,14 @@ class Pulse:
         ask: The question.
         every_s: Seconds between two questions.
         patience_s: Seconds of silence after which the engine counts as hung.
+        last_s: Seconds in which it must answer one last question then. The silence may be
+            the daemon's own: a machine that stood still has asked nothing meanwhile.
     """
 
     ask: Ask
     every_s: float = 5.0
     patience_s: float = 120.0
+    last_s: float = 5.0
 
     async def until_lost(
         self, plan: LaunchPlan, *, clock: Clock, printed_at: Callable[[], float]
@@ -55,9 +58,16 @@ class Pulse:
             printed_at: When the engine printed something last.
         """
         answered_at = clock.now()
-        while clock.now() - max(answered_at, printed_at()) < self.patience_s:
-            await anyio.sleep(self.every_s)
-            with anyio.move_on_after(self.patience_s):
-                if await self.ask(plan):
+        while True:
+            while clock.now() - max(answered_at, printed_at()) < self.patience_s:
+                await anyio.sleep(self.every_s)
+                if await self._answers(plan, self.patience_s):
                     answered_at = clock.now()
-        return f"has neither answered nor printed anything for {self.patience_s:g} s"
+            if not await self._answers(plan, self.last_s):
+                return f"has neither answered nor printed anything for {self.patience_s:g} s"
+            answered_at = clock.now()
+
+    async def _answers(self, plan: LaunchPlan, within_s: float) -> bool:
+        with anyio.move_on_after(within_s):
+            return await self.ask(plan)
+        return False
