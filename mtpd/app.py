@@ -1,83 +1,45 @@
 """Builds the daemon, runs it, and takes it down in reverse order.
 
-The only place that constructs. Start order is reading order; the exit stack undoes it
-backwards. Covers wiring and signals; takes no decision.
+With ``mtpd.house`` the only place that constructs. Start order is reading order; the exit
+stack undoes it backwards. Covers wiring and signals; takes no decision.
 """
 
 from __future__ import annotations
 
 import os
-import random
-import secrets
 import signal
 import uuid
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import structlog
-from aiohttp import web
 
 from mtpd import __version__, logs
-from mtpd import metrics as prometheus
-from mtpd.api import problem
-from mtpd.api.application import application
 from mtpd.bus import Bus
 from mtpd.clock import Clock, SystemClock, rfc3339
 from mtpd.config.directories import private_directory
-from mtpd.config.origins import describe_origins
-from mtpd.control.backend import Control, DaemonFacts
-from mtpd.control.choices import Choices
-from mtpd.control.device import SwitchboardDevice
-from mtpd.control.hashing import DELAY_S, ModelHashes
-from mtpd.control.models import ModelReports
-from mtpd.control.recorder import StoreRecorder
-from mtpd.control.residency import Residencies
-from mtpd.control.restore import restore
-from mtpd.control.shapes import DeviceBudget, MemoryPlanner
-from mtpd.control.telemetry import Telemetry
-from mtpd.control.tuning import Tuning
+from mtpd.control.facts import DaemonFacts
+from mtpd.control.hashing import DELAY_S
 from mtpd.engine import binary
-from mtpd.engine.client import EngineClient
-from mtpd.engine.heard import RequestFacts
-from mtpd.engine.launch import LaunchPlanner
-from mtpd.events import DaemonStarted, DaemonStopping, EngineTransition
+from mtpd.events import DaemonStarted, DaemonStopping
 from mtpd.faults import Faults, NoFaults
 from mtpd.gpu.card import find_card
-from mtpd.gpu.identity import pinned
-from mtpd.listen import bind_tcp, bind_unix, free_port, serving, url_of
-from mtpd.logfeed import DAEMON, LogFeed
-from mtpd.metrics import Metrics
-from mtpd.operations import Operations
-from mtpd.proxy.switch import Switchboard
+from mtpd.house import House
+from mtpd.listen import bind_tcp, bind_unix, serving, url_of
+from mtpd.logfeed import DAEMON
 from mtpd.store.db import Database
-from mtpd.store.files import FileDigests
-from mtpd.store.journal import Journal
-from mtpd.store.ledger import Ledger
-from mtpd.store.operations_table import OperationRows
-from mtpd.store.samples import Measurements
-from mtpd.supervise import lock, orphans
-from mtpd.supervise.identity import boot_id
-from mtpd.supervise.logfile import log_path
-from mtpd.supervise.probe import EngineProbe
-from mtpd.supervise.pulse import Pulse
-from mtpd.supervise.runner import EngineActor
-from mtpd.supervise.spawn import ShimSpawner
-from mtpd.units import EngineId
+from mtpd.supervise import lock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from mtpd.config.directories import Directories
     from mtpd.config.model import Config
-    from mtpd.engine.facts import Fact
-    from mtpd.events import Event
-    from mtpd.gpu.card import Card
-    from mtpd.types import EngineBinary, EngineKey
-    from mtpd.views import StatusView
+    from mtpd.control.backend import Control
+    from mtpd.operations import Operations
 
 __all__ = ["Daemon", "daemon", "serve"]
 
@@ -200,201 +162,3 @@ async def serve(config: Config, directories: Directories, *, path_env: str) -> N
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with daemon(config, directories, path_env=path_env):
             log.info("daemon.stopping", signal=(await anext(signals)).name)
-
-
-class House:
-    """The parts of one daemon, wired; nothing runs yet."""
-
-    def __init__(
-        self,
-        config: Config,
-        directories: Directories,
-        engine: EngineBinary,
-        store: Database,
-        bus: Bus,
-        *,
-        card: Card,
-        clock: Clock,
-        faults: Faults,
-        hash_delay_s: float,
-    ) -> None:
-        self._config, self._bus, self._clock, self._faults = config, bus, clock, faults
-        self._log_dir = directories.state / "logs"
-        self._status: StatusView | None = None
-        self.feed = LogFeed()
-        self.measurements = Measurements(db=store, clock=clock)
-        self.journal = Journal(db=store, clock=clock, faults=faults)
-        self._ledger = Ledger(db=store, clock=clock, boot_id=boot_id(), faults=faults)
-        rows = OperationRows(db=store)
-        self.operations = Operations(rows=rows, bus=bus, clock=clock, describe=problem.described)
-        self.telemetry = Telemetry(
-            card=card,
-            hardware=config.hardware,
-            clock=clock,
-            publish=self._publish,
-            serving=self._running,
-        )
-        self.metrics = Metrics(snapshot=lambda: self._status, dropped_readers=lambda: bus.dropped)
-        self.metrics.registry.register(self.telemetry.collector)
-        self.planner = LaunchPlanner(
-            config=config,
-            binary=engine,
-            device=card.key,
-            device_present=card.is_gpu,
-            sockets=directories.runtime,
-            home=directories.cache,
-            driver=card.device.driver,
-            power_cap_w=card.power_cap_w,
-            new_token=lambda: secrets.token_hex(16),
-            free_port=free_port,
-            device_env=pinned(card.device),
-        )
-        self.memory = MemoryPlanner(
-            config=config,
-            binary=engine,
-            budget=DeviceBudget.of(card, config, read=self.telemetry.sampler.read_from_thread),
-            alone=lambda: not self._running(),
-            log_of=lambda profile: log_path(self._log_dir, profile, card.key),
-        )
-        self.residencies = Residencies(
-            config=config,
-            planner=self.planner,
-            memory=self.memory,
-            measurements=self.measurements,
-            card=card,
-            sampler=self.telemetry.sampler,
-            clock=clock,
-        )
-        self.choices = Choices(config, self.planner.files, self.residencies.instead)
-        self._probe, self._heard = EngineProbe(), RequestFacts()
-        self.switchboard: Switchboard[EngineClient] = Switchboard(
-            make_actor=self._actor,
-            plan_for=self.residencies.plan,
-            arm_for=self.choices.arm_for,
-            device_for=lambda _profile: card.key,
-            slots_for=lambda profile: config.profiles[profile].slots,
-            connect=EngineClient,
-            limits=config.server,
-            clock=clock,
-            feasible=self.residencies.feasible,
-        )
-        self.hashes = ModelHashes(
-            config=config,
-            planner=self.planner,
-            digests=FileDigests(db=store, clock=clock),
-            clock=clock,
-            busy=self._busy,
-            delay_s=hash_delay_s,
-        )
-        self.recorder = StoreRecorder(
-            measurements=self.measurements,
-            journal=self.journal,
-            bus=bus,
-            describe=self.hashes.fields,
-        )
-        held = SwitchboardDevice(
-            switchboard=self.switchboard, heard=self._heard, refusal=self.telemetry.gates.refusal
-        )
-        self.tuning = Tuning(
-            config=config,
-            calibrator=self.telemetry.calibrator(config.workloads),
-            recorder=self.recorder,
-            hold=held.hold,
-            serving=held.serving,
-            chosen=self.choices.chosen,
-            adopt=self.choices.adopt,
-            busy=card.busy,
-            memory=self.memory.forecast,
-        )
-
-    async def recover(self) -> None:
-        """End what a killed daemon left, and adopt the choices that still hold."""
-        await orphans.reap(await self._ledger.open_rows(), ledger=self._ledger, boot=boot_id())
-        await self.memory.look()
-        await self.residencies.restore(self._ledger)
-        await restore(self._config, self.choices, self.journal, self.planner)
-
-    def control(self, facts: DaemonFacts) -> Control:
-        """The backend of the API, once the addresses are known."""
-        return Control(
-            facts=facts,
-            config=self._config,
-            origins=describe_origins(self._config),
-            clock=self._clock,
-            bus=self._bus,
-            switchboard=self.switchboard,
-            operations=self.operations,
-            measurements=self.measurements,
-            journal=self.journal,
-            recorder=self.recorder,
-            choices=self.choices,
-            tuning=self.tuning,
-            reports=ModelReports(
-                config=self._config,
-                planner=self.planner,
-                measurements=self.measurements,
-                choices=self.choices,
-                hashes=self.hashes,
-                memory=self.memory,
-                engines=self.switchboard.engines,
-            ),
-            gates=self.telemetry.gates.views,
-            devices=self.telemetry.devices,
-            on_switched=self.metrics.switched,
-        )
-
-    def web(self, control: Control) -> web.Application:
-        """Control plane and data plane in one application."""
-
-        async def scrape(_request: web.Request) -> web.Response:
-            self._status = await control.status()
-            return web.Response(body=self.metrics.text(), headers=prometheus.HEADERS)
-
-        return application(
-            control,
-            config=self._config,
-            choices=self.choices,
-            board=self.switchboard,
-            feed=self.feed,
-            metrics=scrape,
-            on_finished=self._publish,
-            clock=self._clock,
-            instance=self._bus.boot,
-        )
-
-    def _actor(self, key: EngineKey) -> EngineActor:
-        return EngineActor(
-            key=key,
-            spawner=ShimSpawner(),
-            ledger=self._ledger,
-            clock=self._clock,
-            faults=self._faults,
-            probe=self._probe,
-            log_dir=self._log_dir,
-            on_event=self._publish,
-            rng=random.random,
-            new_id=lambda: EngineId(uuid.uuid4().hex),
-            on_fact=partial(self._hear, key.profile),
-            on_lines=partial(self.feed.add, key.profile),
-            card=self.residencies.keeper,
-            pulse=Pulse(ask=self._probe.answers),
-            record=self.residencies.record,
-        )
-
-    def _hear(self, profile: str, engine: EngineId, fact: Fact) -> None:
-        self._heard.hear(engine, fact)
-        self.memory.hear(profile, fact)
-
-    def _publish(self, event: Event) -> None:
-        self.metrics.observe(event)
-        self._bus.publish(event)
-        if isinstance(event, EngineTransition):
-            self.telemetry.sampler.hurry()
-
-    def _running(self) -> bool:
-        return any(one.pid is not None for one in self.switchboard.engines())
-
-    def _busy(self) -> bool:
-        """Whether reading beside it would slow a request, or falsify a measurement."""
-        queue = self.switchboard.queue()
-        return queue.in_flight + queue.waiting > 0 or self.operations.current is not None

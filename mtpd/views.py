@@ -9,13 +9,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
 
+from mtpd.engine_views import (
+    ArmView,
+    EngineView,
+    EvidenceView,
+    FailureView,
+    GateView,
+    IntervalView,
+    Json,
+    QueueView,
+    ResidencyView,
+)
 from mtpd.memory_views import DepthMemoryView, MemoryView  # noqa: TC001  # decoders resolve it
-from tuner.types import Arm, Drafter
-
-if TYPE_CHECKING:
-    from tuner.types import Interval
 
 __all__ = [
     "AcceptanceView",
@@ -30,6 +36,7 @@ __all__ = [
     "FailureView",
     "GateView",
     "IntervalView",
+    "Json",
     "MeasurementView",
     "ModelView",
     "OperationView",
@@ -40,122 +47,6 @@ __all__ = [
     "StatusView",
     "encode",
 ]
-
-Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmView:
-    """An arm: profile, drafter, depth, p_min."""
-
-    profile: str
-    drafter: str
-    depth: int
-    p_min: float
-
-    @classmethod
-    def of(cls, arm: Arm) -> Self:
-        """The view of an arm."""
-        return cls(profile=arm.profile, drafter=arm.drafter.value, depth=arm.depth, p_min=arm.p_min)
-
-    def arm(self) -> Arm:
-        """The arm that is shown; ValueError where the view contradicts itself."""
-        drafter = Drafter(self.drafter)
-        return Arm(profile=self.profile, drafter=drafter, depth=self.depth, p_min=self.p_min)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntervalView:
-    """A value with its bounds."""
-
-    low: float
-    mid: float
-    high: float
-    level: float
-
-    @classmethod
-    def of(cls, interval: Interval) -> Self:
-        """The view of an interval."""
-        return cls(low=interval.low, mid=interval.mid, high=interval.high, level=interval.level)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceView:
-    """A quoted line and what it shows."""
-
-    line: str
-    says: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResidencyView:
-    """Where the model lies.
-
-    Attributes:
-        state: resident, evicted, spilled, host or unknown.
-        layers: Evicted layers where the log counts them.
-        spilled_bytes: Bytes in host memory where they were measured.
-        reason: One sentence.
-        evidence: The lines and readings that decided.
-        confidence: measured, reported or suspected: what it rests on.
-        contradiction: What speaks against it, or null.
-    """
-
-    state: str
-    layers: int | None
-    spilled_bytes: int | None
-    reason: str
-    evidence: tuple[EvidenceView, ...]
-    confidence: str = "reported"
-    contradiction: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailureView:
-    """Why an engine is not serving."""
-
-    failure: str
-    reason: str
-    hint: str | None
-    exit_code: int | None
-    retry_in_s: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineView:
-    """One engine slot of the daemon."""
-
-    id: str
-    device: str
-    profile: str
-    state: str
-    arm: ArmView | None
-    residency: ResidencyView
-    pid: int | None
-    endpoint: str | None
-    since: str
-    starts: int
-    failure: FailureView | None
-    log_tail: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueView:
-    """Requests that wait for an engine, and those that run."""
-
-    waiting: int
-    limit: int
-    timeout_s: float
-    in_flight: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateView:
-    """A condition of measuring: passed, failed, unknown or not_applicable."""
-
-    name: str
-    state: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mtpd.config.tables import HardwareProfile, Message, Workload, WorkloadPrompt
 from tuner.types import Arm, Drafter
 
 if TYPE_CHECKING:
@@ -282,78 +283,6 @@ class Profile:
     def initial_arm(self) -> Arm:
         """The arm to start while nothing is measured: the configured depth, else depth 0."""
         return self.arm(self.drafter.depth or 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HardwareProfile:
-    """What is known of a card under its power cap.
-
-    Attributes:
-        name: File name without suffix.
-        description: One line.
-        isa: Instruction set as the driver names it, e.g. "gfx906".
-        vram_mib: Device memory in MiB.
-        power_cap_w: Cap under which its facts were measured, in W.
-        gate_edge_c: Edge temperature at or below which a measurement may start, in degrees C.
-        gate: absolute (that temperature), or relative for a card without a fan of its own,
-            which rests at the temperature of its surroundings.
-        row_cost: c of t(k) = t0 (1 + c k), the step time over verification rows.
-        row_cost_sd: Standard deviation of ``row_cost`` from card to card and build to build.
-        row_cost_source: Which measured cells it was fitted to.
-        drafting_note: One sentence for reports and forecasts, or None.
-    """
-
-    name: str
-    description: str
-    isa: str
-    vram_mib: int
-    power_cap_w: float | None
-    gate_edge_c: float | None
-    row_cost: float | None
-    row_cost_source: str | None
-    drafting_note: str | None
-    gate: str = "absolute"
-    row_cost_sd: float = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """One turn of a conversation."""
-
-    role: str
-    content: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadPrompt:
-    """One request of a workload; chat has messages, completion has a prompt.
-
-    Attributes:
-        path: "/v1/chat/completions" or "/completion".
-        messages: Turns of the chat; empty for a completion.
-        prompt: Text to continue; None for a chat.
-    """
-
-    path: str
-    messages: tuple[Message, ...] = ()
-    prompt: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """A fixed prompt set.
-
-    Attributes:
-        name: short, prose, code, long-reasoning or the user's own.
-        description: One line.
-        max_tokens: Tokens generated per prompt.
-        prompts: The requests, in order.
-    """
-
-    name: str
-    description: str
-    max_tokens: int
-    prompts: tuple[WorkloadPrompt, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

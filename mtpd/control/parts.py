@@ -1,0 +1,60 @@
+"""What the control plane works with: the other parts of the daemon, and facts about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mtpd.bus import Bus
+    from mtpd.clock import Clock
+    from mtpd.config.model import Config
+    from mtpd.control.choices import Choices
+    from mtpd.control.facts import DaemonFacts
+    from mtpd.control.models import ModelReports
+    from mtpd.control.recorder import StoreRecorder
+    from mtpd.control.tuning import Tuning
+    from mtpd.engine.client import EngineClient
+    from mtpd.gpu.views import DeviceView
+    from mtpd.operations import Operations
+    from mtpd.proxy.switch import Switchboard
+    from mtpd.store.journal import Journal
+    from mtpd.store.samples import Measurements
+    from mtpd.views import (
+        ConfigValueView,
+        GateView,
+    )
+
+__all__ = ["Parts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that the backend of the control API uses.
+
+    Attributes:
+        facts: What does not change during one life of the daemon.
+        origins: Every configuration value and where it comes from.
+        gates: Reads the gates.
+        devices: Reads the devices.
+        on_switched: Told how a switch ended and how many seconds it took.
+    """
+
+    facts: DaemonFacts
+    config: Config
+    origins: tuple[ConfigValueView, ...]
+    clock: Clock
+    bus: Bus
+    switchboard: Switchboard[EngineClient]
+    operations: Operations
+    measurements: Measurements
+    journal: Journal
+    recorder: StoreRecorder
+    choices: Choices
+    tuning: Tuning
+    reports: ModelReports
+    gates: Callable[[], Awaitable[tuple[GateView, ...]]]
+    devices: Callable[[], Awaitable[tuple[DeviceView, ...]]]
+    on_switched: Callable[[str, float], None]

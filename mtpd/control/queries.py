@@ -1,0 +1,187 @@
+"""What the control API asks and does not change: status, models, the journal, events.
+
+``mtpd.control.backend`` adds what is ordered.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from mtpd.control.explain import explanation
+from mtpd.control.models import unusable
+from mtpd.control.plans import (
+    find_profile,
+    need_workload,
+)
+from mtpd.errors import NotFoundError
+from mtpd.store.journal import DecisionFilter
+from mtpd.store.samples import MeasurementFilter
+from mtpd.units import Seq
+from mtpd.views import StatusView
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mtpd.bus import SubscriberDropped
+    from mtpd.control.parts import Parts
+    from mtpd.events import Envelope
+    from mtpd.explanation_views import ExplanationView
+    from mtpd.gpu.views import DeviceView
+    from mtpd.views import (
+        ConfigValueView,
+        DecisionView,
+        MeasurementView,
+        ModelView,
+        OperationView,
+    )
+
+__all__ = ["Queries"]
+
+
+class Queries:
+    """Answers of the control API that change nothing."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._p = parts
+
+    # What is ------------------------------------------------------------------------
+
+    async def status(self) -> StatusView:
+        """The daemon on one screen."""
+        latest = await self._p.journal.list(DecisionFilter(limit=1))
+        facts, engines = self._p.facts, self._p.switchboard.engines()
+        return StatusView(
+            version=facts.version,
+            pid=facts.pid,
+            started_at=facts.started_at,
+            uptime_s=round(self._p.clock.now() - facts.started, 3),
+            listen=facts.listen,
+            control_socket=facts.control_socket,
+            mode=self._p.config.tuning.mode.value,
+            engine_binary=facts.engine_binary,
+            hardware=self._p.config.budget.hardware,
+            engines=engines,
+            memory=tuple([await self._p.reports.memory(e.arm) for e in engines if e.arm]),
+            queue=self._p.switchboard.queue(),
+            gates=await self._p.gates(),
+            choices=self._p.choices.views(),
+            unusable=unusable(self._p.config),
+            last_decision=latest[0] if latest else None,
+            operation=self._p.operations.current,
+        )
+
+    async def gpu(self) -> tuple[DeviceView, ...]:
+        """Every device with a fresh reading, and who answers for each field."""
+        return await self._p.devices()
+
+    async def models(self) -> tuple[ModelView, ...]:
+        """Every profile, in the order of the configuration."""
+        return tuple([await self._p.reports.of(p) for p in self._p.config.profiles.values()])
+
+    async def model(self, name: str) -> ModelView | None:
+        """One profile by name or alias."""
+        profile = self._p.config.profile_for(name)
+        return None if profile is None else await self._p.reports.of(profile)
+
+    def config(self) -> tuple[ConfigValueView, ...]:
+        """Every configuration value and where it comes from."""
+        return self._p.origins
+
+    async def measurements(
+        self,
+        *,
+        model: str | None,
+        depth: int | None,
+        workload: str | None,
+        operation_id: str | None,
+        ids: tuple[int, ...] | None,
+        limit: int,
+    ) -> tuple[MeasurementView, ...]:
+        """Newest first; None does not restrict."""
+        profile = None if model is None else find_profile(self._p.config, model).name
+        found = await self._p.measurements.list(
+            MeasurementFilter(
+                profile=profile,
+                depth=depth,
+                workload=workload,
+                operation_id=operation_id,
+                ids=ids,
+                limit=limit,
+            )
+        )
+        if not found and workload is not None:
+            # What was measured with a workload that is gone by now is still found.
+            need_workload(self._p.config, workload)
+        return found[::-1]
+
+    async def decisions(self, *, subject: str | None, limit: int) -> tuple[DecisionView, ...]:
+        """Newest first; an alias stands for its model."""
+        found = await self._p.journal.list(
+            DecisionFilter(subject=self._named(subject), limit=limit)
+        )
+        return found[::-1]
+
+    async def decision(self, decision_id: int, /) -> DecisionView | None:
+        """One decision."""
+        return await self._p.journal.get(decision_id)
+
+    async def explain(self, decision_id: int | None, subject: str | None, /) -> ExplanationView:
+        """A decision by number, else the latest of a subject, else the latest of all.
+
+        Raises:
+            NotFoundError: No decision fits.
+        """
+        if decision_id is not None:
+            decision = await self._p.journal.get(decision_id)
+        else:
+            where = DecisionFilter(subject=self._named(subject), limit=1)
+            latest = await self._p.journal.list(where)
+            decision = latest[0] if latest else None
+        if decision is None:
+            what, hint = f"decision {decision_id}", "mtpctl decisions lists them"
+            if decision_id is None:
+                what = "decision yet" if subject is None else f"decision about {subject!r} yet"
+                hint = f"mtpctl tune {subject or 'MODEL'} measures and takes one"
+            msg = f"there is no {what}"
+            raise NotFoundError(msg, hint=hint)
+        cells = MeasurementFilter(ids=decision.measurement_ids)
+        recorded = await self._p.journal.inputs(decision.id)
+        return explanation(
+            decision,
+            await self._p.measurements.list(cells),
+            await self._p.measurements.observations(cells),
+            None if recorded is None else recorded[1],
+        )
+
+    def position(self) -> tuple[str, int]:
+        """The last event that was published; sequence 0 before the first."""
+        return self._p.bus.boot, self._p.bus.seq
+
+    @asynccontextmanager
+    async def subscribe(
+        self, after: tuple[str, int] | None
+    ) -> AsyncIterator[AsyncIterator[Envelope | SubscriberDropped]]:
+        """Events after a position of this boot; another boot's position replays all kept."""
+        seq = None
+        if after is not None:
+            seq = Seq(after[1] if after[0] == self._p.bus.boot else 0)
+        async with self._p.bus.subscribe(seq) as events:
+            yield events
+
+    async def operations(self, limit: int) -> tuple[OperationView, ...]:
+        """Newest first."""
+        return (await self._p.operations.list(limit=limit))[::-1]
+
+    async def operation(self, operation_id: str, /) -> OperationView | None:
+        """One operation."""
+        return await self._p.operations.get(operation_id)
+
+    # Inside -------------------------------------------------------------------------
+
+    def _named(self, subject: str | None) -> str | None:
+        """The name under which decisions about a subject are journalled."""
+        if subject is None or subject in self._p.config.pools:
+            return subject
+        profile = self._p.config.profile_for(subject)
+        return subject if profile is None else profile.name
