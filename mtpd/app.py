@@ -21,6 +21,7 @@ from mtpd import __version__, logs
 from mtpd.bus import Bus
 from mtpd.clock import Clock, SystemClock, rfc3339
 from mtpd.config.directories import private_directory
+from mtpd.config.live import LiveConfig
 from mtpd.control.facts import DaemonFacts
 from mtpd.control.hashing import DELAY_S
 from mtpd.engine import binary
@@ -112,7 +113,7 @@ async def daemon(
         bus = Bus(boot=uuid.uuid4().hex[:12], clock=clock)
         stack.callback(bus.close)
         house = House(
-            config,
+            LiveConfig(config),
             directories,
             engine,
             store,

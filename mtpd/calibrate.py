@@ -165,7 +165,7 @@ class Calibrator:
     """Runs designs on a hold of the device; keeps nothing between two runs.
 
     Args:
-        workloads: By name.
+        workloads: Says which there are, by name.
         gate: Waits until a measurement may start.
         clock: Counts the seconds of a budget.
         metered: Counts the energy while its block runs; None where nothing can, and then a
@@ -176,7 +176,7 @@ class Calibrator:
     def __init__(
         self,
         *,
-        workloads: Mapping[str, Workload],
+        workloads: Callable[[], Mapping[str, Workload]],
         gate: Callable[[], Awaitable[GateResult]],
         clock: Clock,
         metered: Callable[[], AbstractAsyncContextManager[Meter]] | None = None,
@@ -205,7 +205,7 @@ class Calibrator:
         """
         began = self._clock.now()
         run = _Run(
-            workloads=self._workloads,
+            workloads=self._workloads(),
             gate=self._gate,
             clock=self._clock,
             around=self._around,

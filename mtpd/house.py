@@ -16,7 +16,6 @@ from aiohttp import web
 from mtpd import metrics as prometheus
 from mtpd.api import problem
 from mtpd.api.application import application
-from mtpd.config.origins import describe_origins
 from mtpd.control.backend import Control
 from mtpd.control.choices import Choices
 from mtpd.control.device import SwitchboardDevice
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from mtpd.bus import Bus
     from mtpd.clock import Clock
     from mtpd.config.directories import Directories
-    from mtpd.config.model import Config
+    from mtpd.config.live import LiveConfig
     from mtpd.control.facts import DaemonFacts
     from mtpd.engine.facts import Fact
     from mtpd.events import Event
@@ -75,7 +74,7 @@ class House:
 
     def __init__(
         self,
-        config: Config,
+        config: LiveConfig,
         directories: Directories,
         engine: EngineBinary,
         store: Database,
@@ -165,7 +164,7 @@ class House:
         )
         self.tuning = Tuning(
             config=config,
-            calibrator=self.telemetry.calibrator(config.workloads),
+            calibrator=self.telemetry.calibrator(lambda: config.workloads),
             recorder=self.recorder,
             hold=held.hold,
             serving=held.serving,
@@ -188,7 +187,6 @@ class House:
             Parts(
                 facts=facts,
                 config=self._config,
-                origins=describe_origins(self._config),
                 clock=self._clock,
                 bus=self._bus,
                 switchboard=self.switchboard,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from mtpd.api.backend import Backend
     from mtpd.clock import Clock
-    from mtpd.config.model import Config
+    from mtpd.config.live import Configuration
     from mtpd.control.choices import Choices
     from mtpd.engine.client import EngineClient
     from mtpd.events import RequestFinished
@@ -33,7 +33,7 @@ __all__ = ["application"]
 def application(
     backend: Backend,
     *,
-    config: Config,
+    config: Configuration,
     choices: Choices,
     board: Switchboard[EngineClient],
     feed: LogFeed,

@@ -206,16 +206,14 @@ def _memory(
     """The card that is here, or with ``forecast`` the one that is named, if one is."""
     named = loaded.hardware if forecast else None
     card = found.devices[0]
-    headroom_mib = loaded.budget.headroom_mib
     budget = DeviceBudget(
         read=lambda: found.provider.read(card.key),
         device=card.key,
         is_gpu=binary.kind == "external" and found.has_gpu,
-        hardware=loaded.hardware,
-        headroom_mib=headroom_mib,
+        config=loaded,
     ).read(alone=True)
     if named is not None:
-        budget = described(named, headroom_mib * _MIB)
+        budget = described(named, loaded.budget.headroom_mib * _MIB)
     logs = Directories.resolve(os.environ).state / "logs"
     return memory_view(
         forecast_now(

@@ -315,6 +315,11 @@ class Config:
     sources: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
+    @property
+    def now(self) -> Config:
+        """Itself: what is frozen is the same at any moment (see ``mtpd.config.live``)."""
+        return self
+
     def profile_for(self, name: str) -> Profile | None:
         """The profile with this name or alias, or None."""
         direct = self.profiles.get(name)

@@ -16,7 +16,8 @@ from mtpd.views import ArmView, ChoiceView
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mtpd.config.model import Config, Pool, Profile
+    from mtpd.config.live import Configuration
+    from mtpd.config.model import Pool, Profile
     from mtpd.views import DecisionView
     from tuner.types import Arm
 
@@ -57,7 +58,7 @@ class Choices:
 
     def __init__(
         self,
-        config: Config,
+        config: Configuration,
         files: Callable[[Profile], object] = lambda _: None,
         instead: Callable[[Profile, Arm], tuple[Arm, str] | None] = lambda _profile, _arm: None,
     ) -> None:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mtpd.clock import Clock
-    from mtpd.config.model import Config, Profile
+    from mtpd.config.live import Configuration
+    from mtpd.config.model import Profile
     from mtpd.engine.launch import LaunchPlanner
     from mtpd.store.files import FileDigests
     from mtpd.views import Json
@@ -58,7 +59,7 @@ class ModelHashes:
     def __init__(
         self,
         *,
-        config: Config,
+        config: Configuration,
         planner: LaunchPlanner,
         digests: FileDigests,
         clock: Clock,

@@ -18,7 +18,8 @@ from tuner.summary import summarise
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from mtpd.config.model import Config, Profile
+    from mtpd.config.live import Configuration
+    from mtpd.config.model import Profile
     from mtpd.control.choices import Choices
     from mtpd.control.hashing import ModelHashes
     from mtpd.control.shapes import MemoryPlanner
@@ -47,7 +48,7 @@ class ModelReports:
     def __init__(
         self,
         *,
-        config: Config,
+        config: Configuration,
         planner: LaunchPlanner,
         measurements: Measurements,
         choices: Choices,
@@ -123,13 +124,13 @@ def model_view(
     )
 
 
-def unusable(config: Config) -> tuple[str, ...]:
+def unusable(config: Configuration) -> tuple[str, ...]:
     """Models whose file is missing or no GGUF, each with why."""
     told = ((name, profile.model) for name, profile in config.profiles.items())
     return tuple(f"{name}: {path} {why}" for name, path in told if (why := unreadable(path)))
 
 
-def cards(config: Config, pools: Mapping[str, str]) -> tuple[ModelCard, ...]:
+def cards(config: Configuration, pools: Mapping[str, str]) -> tuple[ModelCard, ...]:
     """Every model and pool as OpenAI clients list them, so that they can be picked.
 
     Args:

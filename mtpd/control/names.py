@@ -9,14 +9,14 @@ from mtpd.proxy.route import Names
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mtpd.config.model import Config
+    from mtpd.config.live import Configuration
     from mtpd.control.choices import Choices
     from mtpd.views import EngineView
 
 __all__ = ["names"]
 
 
-def names(config: Config, choices: Choices, engines: Iterable[EngineView]) -> Names:
+def names(config: Configuration, choices: Choices, engines: Iterable[EngineView]) -> Names:
     """Profiles with their aliases, pools with the profile chosen now, and who serves."""
     known = {name: name for name in config.profiles}
     known |= {alias: p.name for p in config.profiles.values() for alias in p.aliases}

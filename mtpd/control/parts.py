@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from mtpd.bus import Bus
     from mtpd.clock import Clock
-    from mtpd.config.model import Config
+    from mtpd.config.live import Configuration
     from mtpd.control.choices import Choices
     from mtpd.control.facts import DaemonFacts
     from mtpd.control.models import ModelReports
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
     from mtpd.proxy.switch import Switchboard
     from mtpd.store.journal import Journal
     from mtpd.store.samples import Measurements
-    from mtpd.views import (
-        ConfigValueView,
-        GateView,
-    )
+    from mtpd.views import GateView
 
 __all__ = ["Parts"]
 
@@ -36,15 +33,13 @@ class Parts:
 
     Attributes:
         facts: What does not change during one life of the daemon.
-        origins: Every configuration value and where it comes from.
         gates: Reads the gates.
         devices: Reads the devices.
         on_switched: Told how a switch ended and how many seconds it took.
     """
 
     facts: DaemonFacts
-    config: Config
-    origins: tuple[ConfigValueView, ...]
+    config: Configuration
     clock: Clock
     bus: Bus
     switchboard: Switchboard[EngineClient]

@@ -16,7 +16,8 @@ from tuner.design import WorkloadPlan
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mtpd.config.model import Config, Pool, Profile
+    from mtpd.config.live import Configuration
+    from mtpd.config.model import Pool, Profile
 
 __all__ = ["TuneRequest", "find_profile", "need_workload", "probe_plan", "tune_plan"]
 
@@ -46,7 +47,7 @@ class TuneRequest:
     limits: Limits = field(default_factory=Limits)
 
 
-def find_profile(config: Config, name: str) -> Profile:
+def find_profile(config: Configuration, name: str) -> Profile:
     """The profile with this name or alias.
 
     Raises:
@@ -58,7 +59,7 @@ def find_profile(config: Config, name: str) -> Profile:
     return profile
 
 
-def need_workload(config: Config, name: str) -> None:
+def need_workload(config: Configuration, name: str) -> None:
     """Refuse the name of a workload that is not configured.
 
     Raises:
@@ -68,7 +69,7 @@ def need_workload(config: Config, name: str) -> None:
         raise _unknown("workload", name, config.workloads)
 
 
-def tune_plan(config: Config, request: TuneRequest) -> TuningPlan:
+def tune_plan(config: Configuration, request: TuneRequest) -> TuningPlan:
     """Plan a sweep or a model-based tuning of a pool or a model.
 
     Raises:
@@ -100,7 +101,7 @@ def tune_plan(config: Config, request: TuneRequest) -> TuningPlan:
     )
 
 
-def probe_plan(config: Config, model: str, depth: int) -> TuningPlan:
+def probe_plan(config: Configuration, model: str, depth: int) -> TuningPlan:
     """Plan a probe: depth 0 and one depth, one prompt.
 
     Raises:
@@ -157,7 +158,7 @@ def _some_member(
         raise InvalidError(msg, hint="raise drafter.max_depth in a profile, or ask for less")
 
 
-def _workloads(config: Config, request: TuneRequest) -> tuple[WorkloadPlan, ...]:
+def _workloads(config: Configuration, request: TuneRequest) -> tuple[WorkloadPlan, ...]:
     default = (name for name in WORKLOADS if name in config.workloads)
     # A workload that is named twice is measured once.
     names = tuple(dict.fromkeys(request.workloads or default))
@@ -172,7 +173,7 @@ def _workloads(config: Config, request: TuneRequest) -> tuple[WorkloadPlan, ...]
     )
 
 
-def _models(config: Config) -> tuple[str, ...]:
+def _models(config: Configuration) -> tuple[str, ...]:
     """Every name of a model."""
     aliases = (alias for profile in config.profiles.values() for alias in profile.aliases)
     return (*config.profiles, *aliases)

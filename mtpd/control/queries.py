@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from mtpd.config.origins import describe_origins
 from mtpd.control.explain import explanation
 from mtpd.control.models import unusable
 from mtpd.control.plans import (
@@ -86,7 +87,7 @@ class Queries:
 
     def config(self) -> tuple[ConfigValueView, ...]:
         """Every configuration value and where it comes from."""
-        return self._p.origins
+        return describe_origins(self._p.config.now)
 
     async def measurements(
         self,

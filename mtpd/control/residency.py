@@ -21,7 +21,8 @@ from tuner.types import Evicted, Host, Resident, Spilled, Unknown, passes
 
 if TYPE_CHECKING:
     from mtpd.clock import Clock
-    from mtpd.config.model import Config, Profile
+    from mtpd.config.live import Configuration
+    from mtpd.config.model import Profile
     from mtpd.control.shapes import MemoryPlanner
     from mtpd.engine.launch import LaunchPlanner
     from mtpd.gpu.card import Card
@@ -53,7 +54,7 @@ class Residencies:
     def __init__(
         self,
         *,
-        config: Config,
+        config: Configuration,
         planner: LaunchPlanner,
         memory: MemoryPlanner,
         measurements: Measurements,

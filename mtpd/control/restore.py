@@ -10,7 +10,7 @@ from anyio import to_thread
 from mtpd.errors import MtpdError
 
 if TYPE_CHECKING:
-    from mtpd.config.model import Config
+    from mtpd.config.live import Configuration
     from mtpd.control.choices import Choices
     from mtpd.engine.launch import LaunchPlanner
     from mtpd.store.journal import Journal
@@ -22,13 +22,14 @@ log = structlog.get_logger()
 
 
 async def restore(
-    config: Config, choices: Choices, journal: Journal, planner: LaunchPlanner
+    config: Configuration, choices: Choices, journal: Journal, planner: LaunchPlanner
 ) -> None:
     """Adopt the newest choice per model and pool that rests on today's fingerprint.
 
     A new engine, model file, driver, power cap or context voids a choice: it stays in the
     journal and is not served any more.
     """
+    config = config.now
     digests: dict[str, str] = {}
     for name, profile in config.profiles.items():
         try:

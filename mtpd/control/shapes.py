@@ -6,6 +6,7 @@ Covers reading files and the card, off the event loop. What follows from it is
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -23,7 +24,8 @@ from tuner.types import Unknown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mtpd.config.model import Config, HardwareProfile, Profile
+    from mtpd.config.live import Configuration
+    from mtpd.config.model import HardwareProfile, Profile
     from mtpd.control.printed import StartSums
     from mtpd.engine.facts import Fact
     from mtpd.gpu.base import GpuReading
@@ -84,8 +86,8 @@ class DeviceBudget:
         read: Reads the card; may block.
         device: Which one, for sentences.
         is_gpu: Whether layers can go to it.
-        hardware: Stands in where the card does not say how much memory it has.
-        headroom_mib: MiB that stay free.
+        config: How much stays free, and the hardware that stands in where the card does
+            not say how much memory it has.
     """
 
     def __init__(
@@ -94,23 +96,20 @@ class DeviceBudget:
         read: Callable[[], GpuReading],
         device: DeviceKey,
         is_gpu: bool,
-        hardware: HardwareProfile | None,
-        headroom_mib: int,
+        config: Configuration,
     ) -> None:
         self._ask, self._device, self._is_gpu = read, device, is_gpu
-        self._hardware = hardware
-        self._headroom_bytes = headroom_mib * _MIB
+        self._config = config
         self._kept: Budget | None = None
 
     @classmethod
-    def of(cls, card: Card, config: Config, *, read: Callable[[], GpuReading]) -> Self:
+    def of(cls, card: Card, config: Configuration, *, read: Callable[[], GpuReading]) -> Self:
         """The budget of the card that was found."""
         return cls(
             read=read,
             device=card.key,
             is_gpu=card.is_gpu,
-            hardware=config.hardware,
-            headroom_mib=config.budget.headroom_mib,
+            config=config,
         )
 
     def read(self, *, alone: bool) -> Budget | NotApplicable:
@@ -124,7 +123,7 @@ class DeviceBudget:
             return _NO_DEVICE
         if self._kept is None or alone:
             self._kept = self._read()
-        return self._kept
+        return replace(self._kept, headroom_bytes=self._headroom_bytes)
 
     @property
     def usable_bytes(self) -> int | None:
@@ -132,7 +131,11 @@ class DeviceBudget:
         kept = self._kept
         if kept is None or kept.forecast or kept.free_bytes is None:
             return None
-        return kept.free_bytes - kept.headroom_bytes
+        return kept.free_bytes - self._headroom_bytes
+
+    @property
+    def _headroom_bytes(self) -> int:
+        return self._config.budget.headroom_mib * _MIB
 
     def _read(self) -> Budget:
         reading = self._ask()
@@ -143,8 +146,8 @@ class DeviceBudget:
                 headroom_bytes=self._headroom_bytes,
                 source=f"measured on {self._device} by {total.source}",
             )
-        if self._hardware is not None:
-            return described(self._hardware, self._headroom_bytes)
+        if (hardware := self._config.hardware) is not None:
+            return described(hardware, self._headroom_bytes)
         return Budget(
             free_bytes=None,
             headroom_bytes=self._headroom_bytes,
@@ -163,7 +166,7 @@ def described(hardware: HardwareProfile, headroom_bytes: int) -> Budget:
 
 
 def forecast_now(
-    config: Config,
+    config: Configuration,
     profile: Profile,
     budget: Budget | NotApplicable,
     *,
@@ -200,7 +203,7 @@ class MemoryPlanner:
     def __init__(
         self,
         *,
-        config: Config,
+        config: Configuration,
         binary: EngineBinary,
         budget: DeviceBudget,
         alone: Callable[[], bool],

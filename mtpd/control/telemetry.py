@@ -72,7 +72,7 @@ class Telemetry:
         self.gates = Gates(sampler=self.sampler, hardware=hardware, clock=clock)
         self.collector = DeviceCollector(self.sampler)
 
-    def calibrator(self, workloads: Mapping[str, Workload]) -> Calibrator:
+    def calibrator(self, workloads: Callable[[], Mapping[str, Workload]]) -> Calibrator:
         """What measures on it: gated, with the card's state and energy where it has any."""
         return Calibrator(
             workloads=workloads,

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from mtpd.calibrate import Calibrator, Repetition, Sampling, Sink, Started
-    from mtpd.config.model import Config, Pool, Profile
+    from mtpd.config.live import Configuration
+    from mtpd.config.model import Pool, Profile
     from mtpd.control.choices import Choice
     from mtpd.control.deciding import Member
     from mtpd.control.memory import MemoryForecast
@@ -170,7 +171,7 @@ class Tuning:
     def __init__(
         self,
         *,
-        config: Config,
+        config: Configuration,
         calibrator: Calibrator,
         recorder: Recorder,
         hold: Callable[[str], AbstractAsyncContextManager[DeviceHold]],

@@ -18,6 +18,7 @@ from mtpd.types import EngineKey, FailureClass, LaunchPlan, TcpEndpoint, UnixEnd
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from mtpd.config.live import Configuration
     from mtpd.config.model import Config, Profile
     from mtpd.types import Endpoint, EngineBinary
     from mtpd.units import DeviceKey
@@ -49,7 +50,7 @@ class LaunchPlanner:
     def __init__(
         self,
         *,
-        config: Config,
+        config: Configuration,
         binary: EngineBinary,
         device: DeviceKey,
         device_present: bool,
@@ -85,8 +86,9 @@ class LaunchPlanner:
             EngineError: The model file is missing or no whole GGUF.
             BinaryError: The engine lacks a flag that the arm needs.
         """
-        profile = self._config.profiles[arm.profile]
-        digest = self.fingerprint(profile).digest
+        config = self._config.now
+        profile = config.profiles[arm.profile]
+        digest = self._fingerprint(config, profile).digest
         endpoint = self._endpoint()
         return LaunchPlan(
             key=EngineKey(self._device, profile.name),
@@ -96,17 +98,17 @@ class LaunchPlanner:
                 profile=profile,
                 arm=arm,
                 endpoint=endpoint,
-                threads=self._config.engine.threads,
+                threads=config.engine.threads,
                 device_present=self._device_present,
                 home=str(self._home),
-                headroom_mib=self._config.budget.headroom_mib,
+                headroom_mib=config.budget.headroom_mib,
                 fits=fits,
-                extra_env=self._config.engine.extra_env,
+                extra_env=config.engine.extra_env,
                 device_env=self._device_env,
             ),
             endpoint=endpoint,
             fingerprint=digest,
-            load_stall_s=self._config.engine.load_stall_s,
+            load_stall_s=config.engine.load_stall_s,
             accept_offload=profile.offload.value == "accept",
         )
 
@@ -116,6 +118,9 @@ class LaunchPlanner:
         Raises:
             EngineError: The model file is missing or no whole GGUF.
         """
+        return self._fingerprint(self._config.now, profile)
+
+    def _fingerprint(self, config: Config, profile: Profile) -> Fingerprint:
         draft = profile.drafter.model
         return fingerprint(
             binary=self._binary,
@@ -123,30 +128,30 @@ class LaunchPlanner:
             flags=command.effective_flags(
                 binary=self._binary,
                 profile=profile,
-                threads=self._config.engine.threads,
+                threads=config.engine.threads,
                 device_present=self._device_present,
-                headroom_mib=self._config.budget.headroom_mib,
+                headroom_mib=config.budget.headroom_mib,
             ),
             model_file=self._identity(profile.model, profile.name),
             draft_file=None if draft is None else self._identity(draft, profile.name),
             device=self._device,
             driver=self._driver,
-            power_cap_w=self._cap_w(),
-            threads=self._config.engine.threads,
-            gate=self._gate(),
+            power_cap_w=self._cap_w(config),
+            threads=config.engine.threads,
+            gate=self._gate(config),
         )
 
-    def _cap_w(self) -> float | None:
+    def _cap_w(self, config: Config) -> float | None:
         """The cap that results hold for: nothing is measured under another than the declared.
 
         So it stays the same where a reset loses the cap, or where it is set after the start.
         """
-        hardware = self._config.hardware if self._device_present else None
+        hardware = config.hardware if self._device_present else None
         declared_w = None if hardware is None else hardware.power_cap_w
         return self._power_cap_w if declared_w is None else declared_w
 
-    def _gate(self) -> str | None:
-        hardware = self._config.hardware if self._device_present else None
+    def _gate(self, config: Config) -> str | None:
+        hardware = config.hardware if self._device_present else None
         return None if hardware is None or hardware.gate == "absolute" else hardware.gate
 
     @staticmethod

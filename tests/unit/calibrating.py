@@ -66,7 +66,7 @@ class Told:
 
     async def follow(self, design: Design, hold: Hold, *, sampling: Sampling = SAMPLING) -> History:
         calibrator = Calibrator(
-            workloads={name: workload(name) for name in ("short", "prose")},
+            workloads=lambda: {name: workload(name) for name in ("short", "prose")},
             gate=self.gated,
             clock=self.clock,
             metered=self.meter,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mtpd.config.model import Fit
+from mtpd.config.model import Config, Fit
 from mtpd.control import memory
 from mtpd.control.memory import Budget
 from mtpd.control.printed import PrintedSums, calibration
@@ -115,8 +115,7 @@ def budget_of(
         read=card.read,
         device=DeviceKey("0000:03:00.0"),
         is_gpu=is_gpu,
-        hardware=hardware,
-        headroom_mib=256,
+        config=Config(hardware=hardware),
     )
 
 

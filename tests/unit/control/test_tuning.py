@@ -103,7 +103,9 @@ class House:
     async def run(self, plan: TuningPlan) -> dict[str, Json]:
         tuning = Tuning(
             config=replace(CONFIG, hardware=self.hardware),
-            calibrator=Calibrator(workloads=CONFIG.workloads, gate=self.gated, clock=FakeClock()),
+            calibrator=Calibrator(
+                workloads=lambda: CONFIG.workloads, gate=self.gated, clock=FakeClock()
+            ),
             recorder=StoreRecorder(
                 measurements=Measurements(db=self.db, clock=FakeClock()),
                 journal=Journal(db=self.db, clock=FakeClock()),
