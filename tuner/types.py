@@ -265,6 +265,7 @@ class Act(enum.StrEnum):
     REJECT = "reject"
     MEASURE = "measure"
     ROLL_BACK = "roll_back"
+    RELOAD = "reload"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(version=3, name="offered", sql=_resource("offered.sql")),
     Migration(version=4, name="room", sql=_resource("room.sql")),
     Migration(version=5, name="idle", sql=_resource("idle.sql")),
+    Migration(version=6, name="open_words", sql=_resource("open_words.sql")),
 )
 """Every version ever released, in order; a released one is never edited."""
 

@@ -81,6 +81,31 @@ async def test_a_database_of_version_1_is_brought_up_to_date_with_what_it_holds(
         assert migrate.check(conn) == migrate.MIGRATIONS[-1].version
 
 
+async def test_kinds_and_acts_that_a_later_version_knows_can_be_stored_beside_old_rows(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state.sqlite3"
+    decision = (
+        "INSERT INTO decisions (at, schema_version, act, subject, reason, evidence, inputs)"
+        " VALUES ('', 1, '{}', 's', 'r', '[]', '{{}}')"
+    )
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        migrate.migrate(conn, FakeClock(), migrations=migrate.MIGRATIONS[:5])
+        with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
+            conn.execute(decision.format("reload"))
+        conn.execute(decision.format("keep"))
+        migrate.migrate(conn, FakeClock())
+        conn.execute(decision.format("reload"))
+        with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
+            conn.execute(decision.format(""))
+    with closing(sqlite3.connect(path)) as conn:
+        assert migrate.check(conn) == migrate.MIGRATIONS[-1].version
+        assert conn.execute("SELECT act FROM decisions ORDER BY id").fetchall() == [
+            ("keep",),
+            ("reload",),
+        ]
+
+
 async def test_the_connection_is_durable_and_checks_foreign_keys(tmp_path: Path) -> None:
     async with await Database.open(tmp_path / "state.sqlite3", FakeClock()) as db:
         settings = await db.read(
