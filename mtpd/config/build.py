@@ -96,6 +96,7 @@ def _server(table: ServerTable, origins: Origins) -> ServerConfig:
         else _absolute(socket, ("server", "control_socket"), origins),
         max_waiting=table.max_waiting,
         queue_timeout_s=table.queue_timeout_s,
+        watch_config=table.watch_config,
     )
 
 

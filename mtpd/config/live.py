@@ -66,6 +66,10 @@ class Configuration(Protocol):
     def workloads(self) -> Mapping[str, Workload]:
         """By name."""
 
+    @property
+    def removed(self) -> frozenset[str]:
+        """Names of models and pools that a reload took away."""
+
     def profile_for(self, name: str) -> Profile | None:
         """The profile with this name or alias, or None."""
 
@@ -75,9 +79,11 @@ class LiveConfig:
 
     def __init__(self, config: Config) -> None:
         self._now = config
+        self._removed: frozenset[str] = frozenset()
 
     def replace(self, config: Config) -> None:
         """Put another one in its place; for the reload."""
+        self._removed = (self._removed | _names(self._now)) - _names(config)
         self._now = config
 
     @property
@@ -125,6 +131,16 @@ class LiveConfig:
         """By name."""
         return self._now.workloads
 
+    @property
+    def removed(self) -> frozenset[str]:
+        """Names of models and pools that a reload took away."""
+        return self._removed
+
     def profile_for(self, name: str) -> Profile | None:
         """The profile with this name or alias, or None."""
         return self._now.profile_for(name)
+
+
+def _names(config: Config) -> frozenset[str]:
+    aliases = (alias for profile in config.profiles.values() for alias in profile.aliases)
+    return frozenset((*config.profiles, *config.pools, *aliases))

@@ -102,6 +102,7 @@ class ServerConfig:
         control_socket: Path of the control socket; None puts it into the runtime directory.
         max_waiting: Requests that may wait for an engine.
         queue_timeout_s: Seconds after which a waiting request gets 503.
+        watch_config: Whether a configuration that was saved is read again by itself.
     """
 
     listen_host: str = "127.0.0.1"
@@ -109,6 +110,7 @@ class ServerConfig:
     control_socket: str | None = None
     max_waiting: int = 64
     queue_timeout_s: float = 120.0
+    watch_config: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +282,10 @@ class Profile:
             profile=self.name, drafter=self.drafter.kind, depth=depth, p_min=self.drafter.p_min
         )
 
+    def allows(self, arm: Arm) -> bool:
+        """Whether this profile makes exactly this arm."""
+        return arm.depth <= self.drafter.max_depth and arm == self.arm(arm.depth)
+
     def initial_arm(self) -> Arm:
         """The arm to start while nothing is measured: the configured depth, else depth 0."""
         return self.arm(self.drafter.depth or 0)
@@ -319,6 +325,11 @@ class Config:
     def now(self) -> Config:
         """Itself: what is frozen is the same at any moment (see ``mtpd.config.live``)."""
         return self
+
+    @property
+    def removed(self) -> frozenset[str]:
+        """Nothing: only a reload takes names away."""
+        return frozenset()
 
     def profile_for(self, name: str) -> Profile | None:
         """The profile with this name or alias, or None."""

@@ -53,6 +53,7 @@ class ServerTable(Table):
     control_socket: Text | None = None
     max_waiting: int = Field(default=64, ge=0, le=100_000)
     queue_timeout_s: float = Field(default=120.0, gt=0.0, le=_DAY_S)
+    watch_config: bool = False
 
 
 class EngineTable(Table):

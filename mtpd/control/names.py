@@ -21,4 +21,4 @@ def names(config: Configuration, choices: Choices, engines: Iterable[EngineView]
     known = {name: name for name in config.profiles}
     known |= {alias: p.name for p in config.profiles.values() for alias in p.aliases}
     serving = next((e.profile for e in engines if e.state == "ready"), None)
-    return Names(profiles=known, pools=choices.pools(), serving=serving)
+    return Names(profiles=known, pools=choices.pools(), serving=serving, removed=config.removed)

@@ -93,6 +93,8 @@ def unknown_model(outcome: UnknownModel) -> web.Response:
         message = f"the request names no model and none is the default; known: {shown}"
         return error(404, message, code="model_not_found", param="model")
     message = f"no model is called {outcome.name[:200]!r}"
+    if outcome.removed:
+        message += " any more: the configuration was read again without it"
     if outcome.close:
         message += f"; did you mean {' or '.join(map(repr, outcome.close))}?"
     else:
@@ -122,7 +124,9 @@ def body_stopped(*, timed_out: bool) -> web.Response:
 
 
 def rejected(outcome: RejectedError) -> web.Response:
-    """503 with Retry-After."""
+    """503 with Retry-After; 404 where its model was taken from the configuration."""
+    if outcome.kind == "removed":
+        return error(outcome.status, str(outcome), code="model_not_found", param="model")
     return error(
         outcome.status,
         str(outcome),

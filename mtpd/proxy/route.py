@@ -58,11 +58,13 @@ class UnknownModel:
         name: What was asked for, or "" if the request named nothing and nothing is default.
         known: Every name that would have been understood, sorted.
         close: The known names that look like it, best first.
+        removed: Whether it was a name before the configuration was read again.
     """
 
     name: str
     known: tuple[str, ...]
     close: tuple[str, ...]
+    removed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,13 @@ class Names:
         profiles: Names and aliases of profiles, each with its profile.
         pools: Pools, each with the profile that is chosen for it now.
         serving: The profile that is being served, or None.
+        removed: Names that meant something before the configuration was read again.
     """
 
     profiles: Mapping[str, str]
     pools: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     serving: str | None = None
+    removed: frozenset[str] = frozenset()
 
     @property
     def default(self) -> str | None:
@@ -121,7 +125,8 @@ class Names:
 
     def unknown(self, name: str) -> UnknownModel:
         """What is told about a name that ``resolve`` does not understand."""
-        return UnknownModel(name, self.known, _close(name, self.known))
+        close = _close(name, self.known)
+        return UnknownModel(name, self.known, close, removed=name in self.removed)
 
 
 def route(body: bytes, names: Names) -> Route:
