@@ -139,11 +139,12 @@ class House:
             plan_for=self.residencies.plan,
             arm_for=self.choices.arm_for,
             device_for=lambda _profile: card.key,
-            slots_for=lambda profile: config.profiles[profile].slots,
+            slots_for=self._slots,
             connect=EngineClient,
             limits=config.server,
             clock=clock,
             feasible=self.residencies.feasible,
+            is_current=self.planner.is_current,
         )
         self.hashes = ModelHashes(
             config=config,
@@ -258,6 +259,11 @@ class House:
         self._bus.publish(event)
         if isinstance(event, EngineTransition):
             self.telemetry.sampler.hurry()
+
+    def _slots(self, profile: str) -> int:
+        """Requests that an engine works on at once; 1 for a model that was removed."""
+        found = self._config.profiles.get(profile)
+        return 1 if found is None else found.slots
 
     def _running(self) -> bool:
         return any(one.pid is not None for one in self.switchboard.engines())

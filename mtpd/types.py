@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from tuner.types import Residency, Unknown, passes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from mtpd.units import DeviceKey
     from tuner.types import Arm
@@ -200,6 +200,8 @@ class LaunchPlan:
         load_stall_s: Seconds without any log line after which a load counts as stuck.
         accept_offload: Whether the profile accepts an evicted or spilled verdict.
         memory_bytes: Device memory that it needs at most, as predicted; None if unknown.
+        settings: All that the configuration says about it but the depth, to tell whether it
+            still does.
     """
 
     key: EngineKey
@@ -210,6 +212,7 @@ class LaunchPlan:
     load_stall_s: float = 120.0
     accept_offload: bool = False
     memory_bytes: int | None = None
+    settings: Hashable = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from mtpd.errors import NotFoundError
 from mtpd.views import ArmView, ChoiceView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from mtpd.config.live import Configuration
     from mtpd.config.model import Pool, Profile
@@ -68,7 +69,7 @@ class Choices:
         self._chosen_for: dict[str, object] = {}
         self._pinned: dict[str, Choice] = {}
 
-    def adopt(self, decision: DecisionView) -> None:
+    def adopt(self, decision: DecisionView, *, keep_pin: bool = False) -> None:
         """Serve the decision's subject at its arm from now on; drops an operator's pin."""
         if decision.arm is None:
             return
@@ -77,11 +78,21 @@ class Choices:
         if arm is None:
             log.info("choice.void", subject=decision.subject, reason="not in the configuration")
             return
-        self._pinned.pop(decision.subject, None)
+        if not keep_pin:
+            self._pinned.pop(decision.subject, None)
         self._chosen[decision.subject] = Choice(
             arm=arm, reason=decision.reason, decision_id=decision.id, measured=True
         )
         self._chosen_for[decision.subject] = self._files(self._config.profiles[arm.profile])
+
+    def forget(self, subjects: Iterable[str]) -> None:
+        """Drop what was chosen for models and pools, and pins that are not allowed any more."""
+        for subject in subjects:
+            self._chosen.pop(subject, None)
+        for name, choice in tuple(self._pinned.items()):
+            profile = self._config.profiles.get(name)
+            if profile is None or not profile.allows(choice.arm):
+                del self._pinned[name]
 
     def pin(self, arm: Arm, *, reason: str, decision_id: int | None) -> None:
         """Serve a model at an operator's depth, until it is tuned or the daemon ends."""
@@ -154,9 +165,13 @@ class Choices:
         """The arm at which a model is served now.
 
         Raises:
-            KeyError: No such profile.
+            NotFoundError: It is not configured any more.
         """
-        return self.of_profile(self._config.profiles[profile]).arm
+        found = self._config.profiles.get(profile)
+        if found is None:
+            msg = f"{profile} is not in the configuration any more"
+            raise NotFoundError(msg, hint="mtpctl models lists what is")
+        return self.of_profile(found).arm
 
     def pools(self) -> Mapping[str, str]:
         """Pool name to the profile it stands for now."""
@@ -173,8 +188,10 @@ class Choices:
         choice = self._chosen.get(subject)
         if choice is None:
             return None
-        now = self._files(self._config.profiles[choice.arm.profile])
-        return choice if now == self._chosen_for[subject] else None
+        profile = self._config.profiles.get(choice.arm.profile)
+        if profile is None:
+            return None
+        return choice if self._files(profile) == self._chosen_for[subject] else None
 
     def view(self, subject: str, choice: Choice) -> ChoiceView:
         """One choice as the API shows it."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from mtpd.errors import MtpdError
+from mtpd.errors import MtpdError, NotFoundError
 from mtpd.proxy.feasibility import Feasibility
 from mtpd.store.samples import MeasurementFilter
 from mtpd.supervise.keeper import CardKeeper
@@ -79,13 +79,21 @@ class Residencies:
         """Plan a start, with the memory that it takes at most.
 
         Raises:
+            NotFoundError: The configuration does not allow the arm any more.
             MtpdError: See ``LaunchPlanner.plan``.
         """
+        self._need(arm)
         if self.keeper is None:
             return self._planner.plan(arm)
         most_bytes = self._memory.most_bytes(arm)
         plan = self._planner.plan(arm, fits=self._is_certain(arm, most_bytes))
         return replace(plan, memory_bytes=most_bytes)
+
+    def _need(self, arm: Arm) -> None:
+        profile = self._config.profiles.get(arm.profile)
+        if profile is None or not profile.allows(arm):
+            msg = f"{arm} is not in the configuration any more"
+            raise NotFoundError(msg, hint="mtpctl models shows what is configured")
 
     def _is_certain(self, arm: Arm, most_bytes: int | None) -> bool:
         """Whether an arm fits beyond doubt: by what is free, and by what its starts showed.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mtpd.config.diff import engine_settings
 from mtpd.engine import command, gguf
 from mtpd.engine.fingerprint import FileIdentity, Fingerprint, fingerprint, identify
 from mtpd.errors import EngineError
@@ -110,7 +111,16 @@ class LaunchPlanner:
             fingerprint=digest,
             load_stall_s=config.engine.load_stall_s,
             accept_offload=profile.offload.value == "accept",
+            settings=engine_settings(config, profile.name),
         )
+
+    def is_current(self, plan: LaunchPlan) -> bool:
+        """Whether a plan still says what is configured; files that were replaced do not count."""
+        config, name = self._config.now, plan.arm.profile
+        profile = config.profiles.get(name)
+        if profile is None or plan.arm.depth > profile.drafter.max_depth:
+            return False
+        return plan.settings == engine_settings(config, name)
 
     def fingerprint(self, profile: Profile) -> Fingerprint:
         """Everything that a result of this profile depends on except the depth.

@@ -18,6 +18,7 @@ from typing import assert_never
 from mtpd.proxy.admission_types import (
     Admit,
     Arrive,
+    Bound,
     Broken,
     Close,
     Done,
@@ -26,6 +27,7 @@ from mtpd.proxy.admission_types import (
     EngineEvent,
     Event,
     Failed,
+    Forget,
     GateEvent,
     Hold,
     Leave,
@@ -60,7 +62,7 @@ def step(state: State, event: Event) -> Result:
             return _request(state, event)
         case Ready() | Lost() | Stopped() | Failed():
             return _engine(state, event)
-        case Hold() | Release() | Close():
+        case Hold() | Release() | Close() | Forget() | Bound():
             return _gate(state, event)
         case _:
             assert_never(event)
@@ -174,8 +176,25 @@ def _gate(state: State, event: GateEvent) -> Result:
             )
             state, effects = _pump(replace(state, closed=reason, waiting=()))
             return state, rejects + effects
+        case Forget():
+            return _forget(state, event)
+        case Bound(limit, timeout_s):
+            return replace(state, limit=limit, timeout_s=timeout_s), ()
         case _:
             assert_never(event)
+
+
+def _forget(state: State, event: Forget) -> Result:
+    gone = tuple(w for w in state.waiting if w.profile == event.profile)
+    state = replace(
+        state,
+        waiting=tuple(w for w in state.waiting if w.profile != event.profile),
+        broken=tuple(b for b in state.broken if b.profile != event.profile),
+        engine=NoEngine() if state.engine == Pending(event.profile) else state.engine,
+    )
+    rejects = tuple(Reject(w.id, RejectKind.REMOVED, event.why, MIN_RETRY_S) for w in gone)
+    state, effects = _pump(state)
+    return state, rejects + effects
 
 
 def _pump(state: State) -> Result:

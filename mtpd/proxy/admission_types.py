@@ -11,6 +11,7 @@ from dataclasses import dataclass
 __all__ = [
     "Admit",
     "Arrive",
+    "Bound",
     "Broken",
     "Close",
     "Done",
@@ -20,6 +21,7 @@ __all__ = [
     "EngineEvent",
     "Event",
     "Failed",
+    "Forget",
     "GateEvent",
     "Hold",
     "Leave",
@@ -204,9 +206,25 @@ class Close:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """A profile is not served any more: those who wait for it are turned away."""
+
+    profile: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The length of the queue and the patience of those who come from now on."""
+
+    limit: int
+    timeout_s: float
+
+
 RequestEvent = Arrive | Leave | Done | Tick
 EngineEvent = Ready | Lost | Stopped | Failed
-GateEvent = Hold | Release | Close
+GateEvent = Hold | Release | Close | Forget | Bound
 Event = RequestEvent | EngineEvent | GateEvent
 
 
@@ -217,6 +235,7 @@ class RejectKind(enum.StrEnum):
     DEADLINE = "deadline"
     ENGINE = "engine"
     CLOSED = "closed"
+    REMOVED = "removed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +247,7 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """The request ends with 503.
+    """The request ends with 503, or with 404 where its model was removed.
 
     Attributes:
         id: Which.

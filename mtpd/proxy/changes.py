@@ -13,12 +13,21 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import structlog
 
-from mtpd.errors import MtpdError
+from mtpd.errors import MtpdError, NotFoundError
 from mtpd.proxy.actors import READY
-from mtpd.proxy.admission_types import Failed, Lost, Pending, Ready, Recovering, Serving, Stopped
+from mtpd.proxy.admission_types import (
+    Failed,
+    Forget,
+    Lost,
+    Pending,
+    Ready,
+    Recovering,
+    Serving,
+    Stopped,
+)
 from mtpd.proxy.engines import Engines, Terms, failure_of
 from mtpd.proxy.feasibility import Feasibility, MisfitError
-from mtpd.proxy.outcomes import DrainTimeoutError
+from mtpd.proxy.outcomes import DrainTimeoutError, Renewal, Renewed
 from mtpd.types import EngineKey
 
 if TYPE_CHECKING:
@@ -58,6 +67,7 @@ class Changes(Generic[C]):
         connect: Opens the client that operations use.
         clock: Source of time.
         feasible: What is known to fit.
+        is_current: Whether a plan still says what is configured.
         on_degraded: Told of a lane whose engine has lost its residency; must see to it
             that ``leave_degraded`` is run in a task of its own.
     """
@@ -72,10 +82,12 @@ class Changes(Generic[C]):
         connect: Callable[[Endpoint], AbstractAsyncContextManager[C]],
         clock: Clock,
         feasible: Feasibility,
+        is_current: Callable[[LaunchPlan], bool],
         on_degraded: Callable[[Lane], None],
     ) -> None:
         self._plan_for, self._arm_for, self._slots_for = plan_for, arm_for, slots_for
         self._clock, self._feasible, self._on_degraded = clock, feasible, on_degraded
+        self._is_current = is_current
         self.engines = Engines(
             make_actor=make_actor,
             connect=connect,
@@ -84,7 +96,7 @@ class Changes(Generic[C]):
             ran_out=feasible.ran_out,
         )
         self.lanes: dict[DeviceKey, Lane] = {}
-        self._last_arm: dict[DeviceKey, Arm] = {}
+        self._last_plan: dict[DeviceKey, LaunchPlan] = {}
         self._leaving: set[DeviceKey] = set()
 
     # What is asked for --------------------------------------------------------------
@@ -93,7 +105,11 @@ class Changes(Generic[C]):
         """Bring a profile up because requests wait for it; with the lane's lock."""
         if lane.state.engine != Pending(profile):
             return  # a hold in between has changed what is wanted
-        arm = self._arm_for(profile)
+        try:
+            arm = self._arm_for(profile)
+        except NotFoundError as error:
+            lane.post(Forget(profile, str(error)))  # it was removed after the request was routed
+            return
         try:
             await self._fitting(lane, arm, "a request asks for another model")
         except MtpdError as error:
@@ -136,7 +152,7 @@ class Changes(Generic[C]):
 
     async def halt(self, lane: Lane, reason: str) -> None:
         """Stop what runs on a lane that is held; nothing is brought back by itself."""
-        self._last_arm.pop(lane.device, None)
+        self._last_plan.pop(lane.device, None)
         lane.post(Stopped())
         await self.engines.stop(lane.device, reason)
 
@@ -163,6 +179,45 @@ class Changes(Generic[C]):
                         await self._replace(lane)
         finally:
             self._leaving.discard(lane.device)
+
+    def outdated(self, lane: Lane) -> Running[C] | None:
+        """The engine of a lane that runs otherwise than is configured, or None."""
+        running = self.engines.running(lane.device)
+        return running if running is not None and not self._is_current(running.plan) else None
+
+    async def renew(self, lane: Lane, reason: str) -> Renewal | None:
+        """Stop an outdated engine and serve its profile as it is configured now, if it still is.
+
+        With the lane held. None where nothing was outdated.
+        """
+        running = self.outdated(lane)
+        if running is None:
+            return None
+        profile = running.profile
+        try:
+            arm = self._arm_for(profile)
+        except NotFoundError:
+            await self.halt(lane, reason)
+            self.engines.dismiss(profile)
+            return Renewal(profile, Renewed.UNLOADED, reason)
+        try:
+            await self.halt(lane, reason)
+            if running.terms is Terms.FORCE:
+                await self.attempt(lane, arm, reason, terms=Terms.FORCE)
+            else:
+                await self._fitting(lane, arm, reason)
+        except MtpdError as error:
+            await self._fall_back(lane, arm, error)
+            log.warning("engine.not_renewed", profile=profile, error=str(error))
+            return Renewal(profile, Renewed.FAILED, str(error))
+        return Renewal(profile, Renewed.RESTARTED, reason)
+
+    async def leave_outdated(self, lane: Lane, reason: str) -> None:
+        """Renew an outdated engine once its requests have ended, however long they take."""
+        while self.outdated(lane) is not None:
+            with suppress(DrainTimeoutError):
+                async with lane.exclusive(reason, force=False, timeout_s=DRAIN_S):
+                    await self.renew(lane, reason)
 
     # Inside -------------------------------------------------------------------------
 
@@ -207,12 +262,13 @@ class Changes(Generic[C]):
 
     def _serve(self, lane: Lane, running: Running[C]) -> None:
         if not running.is_degraded:
-            self._last_arm[lane.device] = running.plan.arm
+            self._last_plan[lane.device] = running.plan
         lane.post(Ready(running.profile, max(1, self._slots_for(running.profile))))
 
     async def _fall_back(self, lane: Lane, arm: Arm, error: MtpdError) -> None:
         """After a failed attempt: wait for its supervisor, or bring back what served before."""
-        before = self._last_arm.get(lane.device)
+        last = self._last_plan.get(lane.device)
+        before = None if last is None or not self._is_current(last) else last.arm
         key = EngineKey(lane.device, arm.profile)
         if before is None and lane.state.held is None and self.engines.retrying(key):
             await self.engines.adopt(key)
@@ -239,7 +295,7 @@ class Changes(Generic[C]):
     def _give_up(self, lane: Lane, arm: Arm, error: MtpdError, back: Arm | None) -> None:
         """Turn away those who wait for an arm, unless its profile can still be served."""
         if back is None:
-            self._last_arm.pop(lane.device, None)
+            self._last_plan.pop(lane.device, None)
         elif back.profile == arm.profile:
             return
         if isinstance(error, MisfitError) and self._next(error) is not None:

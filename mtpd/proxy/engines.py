@@ -142,6 +142,7 @@ class Engines(Generic[C]):
         self._make_actor, self._connect = make_actor, connect
         self._on_change, self._on_judged, self._ran_out = on_change, on_judged, ran_out
         self._actors: dict[EngineKey, Actor] = {}
+        self._lives: dict[EngineKey, anyio.CancelScope] = {}
         self._running: dict[DeviceKey, Running[C]] = {}
         self._tasks: TaskGroup | None = None
         self._began = anyio.Event()
@@ -237,6 +238,13 @@ class Engines(Generic[C]):
             if key.device == device:
                 await _rest(actor, reason)
 
+    def dismiss(self, profile: str) -> None:
+        """Forget the supervisors of a profile that are at rest."""
+        for key, actor in tuple(self._actors.items()):
+            if key.profile == profile and actor.view().state in AT_REST:
+                del self._actors[key]
+                self._lives.pop(key).cancel()
+
     async def until_gone(self, device: DeviceKey, engine_id: str) -> None:
         """Wait until a start is no longer the one that serves."""
         running = self._running.get(device)
@@ -251,9 +259,15 @@ class Engines(Generic[C]):
         if key not in self._actors:
             assert self._tasks is not None  # noqa: S101 - set before the event
             actor = self._actors[key] = self._make_actor(key)
-            self._tasks.start_soon(actor.run)
-            self._tasks.start_soon(self._watch, key.device, actor)
+            self._lives[key] = anyio.CancelScope()
+            self._tasks.start_soon(self._own, key, actor)
         return self._actors[key]
+
+    async def _own(self, key: EngineKey, actor: Actor) -> None:
+        with self._lives[key]:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(actor.run)
+                tasks.start_soon(self._watch, key.device, actor)
 
     async def _watch(self, device: DeviceKey, actor: Actor) -> None:
         revision = actor.revision

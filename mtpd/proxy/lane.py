@@ -24,6 +24,7 @@ from mtpd.proxy.admission_types import (
     Hold,
     Leave,
     Reject,
+    RejectKind,
     Release,
     State,
     Tick,
@@ -111,7 +112,10 @@ class Lane:
         if isinstance(ticket.outcome, Reject):
             rejected = ticket.outcome
             raise RejectedError(
-                rejected.why, kind=rejected.kind.value, retry_after_s=rejected.retry_after_s
+                rejected.why,
+                kind=rejected.kind.value,
+                retry_after_s=rejected.retry_after_s,
+                status=404 if rejected.kind is RejectKind.REMOVED else 503,
             )
 
     def end(self, ticket: Ticket) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import enum
+from dataclasses import dataclass
+
 from mtpd.errors import ConflictError, MtpdError
 
-__all__ = ["DrainTimeoutError", "RejectedError", "UpstreamLostError"]
+__all__ = ["DrainTimeoutError", "RejectedError", "Renewal", "Renewed", "UpstreamLostError"]
 
 
 class RejectedError(MtpdError):
@@ -13,7 +16,7 @@ class RejectedError(MtpdError):
     Attributes:
         status: HTTP status for the client.
         retry_after_s: When another attempt makes sense.
-        kind: full, deadline, engine or closed.
+        kind: full, deadline, engine, closed or removed.
     """
 
     def __init__(self, message: str, *, kind: str, retry_after_s: int, status: int = 503) -> None:
@@ -29,3 +32,25 @@ class DrainTimeoutError(ConflictError):
 
 class UpstreamLostError(MtpdError):
     """The engine broke off before its response was whole."""
+
+
+class Renewed(enum.StrEnum):
+    """What became of an engine that ran otherwise than is configured."""
+
+    RESTARTED = "restarted"
+    UNLOADED = "unloaded"
+    WAITS = "waits"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """An engine that ran otherwise than is configured, and what became of it.
+
+    Attributes:
+        why: Why it waits or failed; else what it was done for.
+    """
+
+    profile: str
+    outcome: Renewed
+    why: str

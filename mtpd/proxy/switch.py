@@ -21,17 +21,17 @@ import anyio
 import structlog
 
 from mtpd.proxy import admission
-from mtpd.proxy.admission_types import Close
+from mtpd.proxy.admission_types import Bound, Close, Forget
 from mtpd.proxy.changes import DRAIN_S, Changes
 from mtpd.proxy.engines import Terms
 from mtpd.proxy.feasibility import Feasibility
 from mtpd.proxy.hold import Hold
 from mtpd.proxy.lane import Lane
-from mtpd.proxy.outcomes import RejectedError
+from mtpd.proxy.outcomes import DrainTimeoutError, RejectedError, Renewal, Renewed
 from mtpd.views import QueueView
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from mtpd.clock import Clock
@@ -76,6 +76,7 @@ class Switchboard(Generic[C]):
         limits: Length and patience of the queue.
         clock: Source of time.
         feasible: What is known to fit, and what not; nothing if left out.
+        is_current: Whether a plan still says what is configured; always if left out.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Switchboard(Generic[C]):
         limits: Limits,
         clock: Clock,
         feasible: Feasibility | None = None,
+        is_current: Callable[[LaunchPlan], bool] = lambda _plan: True,
     ) -> None:
         self._plan_for, self._device_for = plan_for, device_for
         self._limits, self._clock = limits, clock
@@ -101,6 +103,7 @@ class Switchboard(Generic[C]):
             connect=connect,
             clock=clock,
             feasible=feasible or Feasibility(),
+            is_current=is_current,
             on_degraded=lambda lane: self._soon(partial(self._changes.leave_degraded, lane)),
         )
         self._engines, self._lanes = self._changes.engines, self._changes.lanes
@@ -273,6 +276,49 @@ class Switchboard(Generic[C]):
                 yield hold
             finally:
                 await hold.end(self._changes.end_hold)
+
+    # For the reload ----------------------------------------------------------------
+
+    @asynccontextmanager
+    async def settled(self) -> AsyncIterator[None]:
+        """Nobody starts or stops an engine while the block runs; requests go on."""
+        async with AsyncExitStack() as stack:
+            for lane in tuple(self._lanes.values()):
+                await stack.enter_async_context(lane.lock)
+            yield
+
+    def bound(self, limits: Limits) -> None:
+        """Let other limits hold for requests that come from now on."""
+        self._limits = limits
+        for lane in self._lanes.values():
+            lane.post(Bound(limits.max_waiting, limits.queue_timeout_s))
+
+    def forget(self, profiles: Iterable[str], why: str) -> None:
+        """Turn away those who wait for profiles that are not served any more."""
+        for profile in profiles:
+            self._engines.dismiss(profile)
+            for lane in self._lanes.values():
+                lane.post(Forget(profile, why))
+
+    async def renew(self, reason: str) -> tuple[Renewal, ...]:
+        """Drain and renew every engine that runs otherwise than is configured.
+
+        One whose requests last longer than the patience is renewed when they have ended.
+        """
+        found = []
+        for lane in tuple(self._lanes.values()):
+            outdated = self._changes.outdated(lane)
+            if outdated is None:
+                continue
+            try:
+                async with lane.exclusive(reason, force=False, timeout_s=DRAIN_S):
+                    renewal = await self._changes.renew(lane, reason)
+            except DrainTimeoutError as error:
+                self._soon(partial(self._changes.leave_outdated, lane, reason))
+                renewal = Renewal(outdated.profile, Renewed.WAITS, str(error))
+            if renewal is not None:
+                found.append(renewal)
+        return tuple(found)
 
     # Inside ------------------------------------------------------------------------
 

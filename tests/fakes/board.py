@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from mtpd.errors import NotFoundError
 from mtpd.proxy.outcomes import RejectedError
 from mtpd.proxy.switch import Switchboard
 from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint
@@ -51,6 +52,8 @@ class Bench:
         connecting: Holds up every connection to an engine until it is set.
         unplannable: Profiles whose plan fails, each with its error.
         fingerprints: Of a profile's model file and all else; "" for those not named.
+        settings: What is configured for a profile; "" for those not named.
+        removed: Profiles that are not configured any more.
     """
 
     def __init__(self, *, limits: Queue = Queue(), slots: int = 1) -> None:
@@ -59,17 +62,20 @@ class Bench:
         self.endpoints: dict[str, Endpoint] = {}
         self.unplannable: dict[str, Exception] = {}
         self.fingerprints: dict[str, str] = {}
+        self.settings: dict[str, str] = {}
+        self.removed: set[str] = set()
         self.actors: dict[str, FakeActor] = {}
         self.connecting: anyio.Event | None = None
         self.board: Switchboard[str] = Switchboard(
             make_actor=lambda key: self.actor(key.profile),
             plan_for=self._plan,
-            arm_for=lambda profile: self.chosen.get(profile, arm(profile)),
+            arm_for=self._arm,
             device_for=lambda _: HOST,
             slots_for=lambda _: slots,
             connect=self._connect,
             limits=limits,
             clock=self.clock,
+            is_current=self._is_current,
         )
 
     def actor(self, profile: str) -> FakeActor:
@@ -95,7 +101,18 @@ class Bench:
             command=Command(argv=(), env={}),
             endpoint=self.endpoints.get(wanted.profile, UnixEndpoint("/nonexistent")),
             fingerprint=self.fingerprints.get(wanted.profile, ""),
+            settings=self.settings.get(wanted.profile, ""),
         )
+
+    def _arm(self, profile: str) -> Arm:
+        if profile in self.removed:
+            msg = f"{profile} is not in the configuration any more"
+            raise NotFoundError(msg)
+        return self.chosen.get(profile, arm(profile))
+
+    def _is_current(self, plan: LaunchPlan) -> bool:
+        name = plan.arm.profile
+        return name not in self.removed and plan.settings == self.settings.get(name, "")
 
     @asynccontextmanager
     async def _connect(self, endpoint: Endpoint) -> AsyncIterator[str]:

@@ -21,6 +21,7 @@ from mtpd.proxy.admission_types import (
     Drained,
     Event,
     Failed,
+    Forget,
     Hold,
     Leave,
     Lost,
@@ -134,6 +135,14 @@ class World(RuleBasedStateMachine):
                 profile=profile, why="no", now=self.now, retry_after_s=retry, restoring=restoring
             )
         )
+        assert all(p != profile for p, _ in self.waiting.values())
+
+    @rule(profile=PROFILES)
+    def forget(self, profile: str) -> None:
+        """A model is taken out of the configuration; who was asked for it does nothing then."""
+        if self.wanted == profile:
+            self.wanted = None
+        self.post(Forget(profile, "gone"))
         assert all(p != profile for p, _ in self.waiting.values())
 
     @precondition(lambda self: isinstance(self.state.engine, Serving))

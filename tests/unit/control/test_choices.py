@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from mtpd.config.live import LiveConfig
 from mtpd.config.model import Pool
 from mtpd.control.choices import Choices
 from mtpd.control.ordered import ordered_arm
-from mtpd.errors import InvalidError
+from mtpd.errors import InvalidError, NotFoundError
 from mtpd.views import ArmView
 from tests.fakes.values import decision_view
 from tests.unit.control.made import arm, chose, config, profile
@@ -192,7 +193,7 @@ def test_the_views_name_the_pools_first_and_then_every_model() -> None:
 
 
 def test_a_name_that_is_no_profile_has_no_arm() -> None:
-    with pytest.raises(KeyError):
+    with pytest.raises(NotFoundError, match="both is not in the configuration any more"):
         choices().arm_for("both")
 
 
@@ -214,3 +215,33 @@ def test_an_arm_that_is_known_not_to_fit_is_not_served_but_one_that_was_pinned()
     held.pin(arm("alpha", 3), reason="an operator forces it", decision_id=19)
     assert held.arm_for("alpha") == arm("alpha", 3)
     assert held.arm_for("beta") == arm("beta")
+
+
+def test_a_choice_whose_model_is_gone_holds_nowhere_even_before_it_is_forgotten() -> None:
+    live = LiveConfig(config(profile("alpha"), profile("beta"), pools=(PAIR,)))
+    held = Choices(config=live)
+    held.adopt(chose(arm("beta", 2), subject="both"))
+    live.replace(config(profile("alpha"), pools=(Pool(name="both", members=("alpha",)),)))
+    assert held.measured("both") is None
+    assert held.pools() == {"both": "alpha"}
+
+
+def test_what_is_forgotten_is_unmeasured_and_a_pin_stays_while_it_is_allowed() -> None:
+    live = LiveConfig(config(profile("alpha"), profile("beta")))
+    held = Choices(config=live)
+    held.adopt(chose(arm("alpha", 2)))
+    held.pin(arm("alpha", 1), reason="an operator asked", decision_id=3)
+    held.pin(arm("beta", 3), reason="an operator asked", decision_id=4)
+    live.replace(config(profile("alpha"), profile("beta", max_depth=2)))
+    held.forget({"alpha", "beta"})
+    assert held.measured("alpha") is None
+    assert held.arm_for("alpha") == arm("alpha", 1)
+    assert held.arm_for("beta") == arm("beta")
+
+
+def test_a_choice_that_is_taken_up_again_leaves_what_an_operator_set() -> None:
+    held = choices()
+    held.pin(arm("alpha", 1), reason="an operator asked", decision_id=3)
+    held.adopt(chose(arm("alpha", 2)), keep_pin=True)
+    assert held.arm_for("alpha") == arm("alpha", 1)
+    assert held.measured("alpha") == arm("alpha", 2)

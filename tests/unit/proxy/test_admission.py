@@ -6,12 +6,14 @@ from mtpd.proxy.admission import next_deadline, step
 from mtpd.proxy.admission_types import (
     Admit,
     Arrive,
+    Bound,
     Close,
     Done,
     Drained,
     Effect,
     Event,
     Failed,
+    Forget,
     Hold,
     Leave,
     Lost,
@@ -196,3 +198,33 @@ def test_after_the_end_everybody_is_turned_away() -> None:
         Reject(3, RejectKind.CLOSED, "the daemon is stopping", 1),
     ]
     assert state.running == {1}
+
+
+def test_who_waits_for_a_model_that_is_taken_away_is_turned_away_and_the_next_is_served() -> None:
+    state, _ = play(serving("a"), Arrive(1, "a", 0.0), Arrive(2, "b", 0.0), Arrive(3, "a", 0.0))
+    state, effects = play(state, Forget("b", "b is gone"))
+    assert effects == [Reject(2, RejectKind.REMOVED, "b is gone", 1)]
+    assert step(state, Done(1))[1] == (Admit(3),)
+
+
+def test_nobody_answers_for_a_model_that_is_taken_away_so_the_next_one_is_asked_for() -> None:
+    state, effects = play(EMPTY, Arrive(1, "b", 0.0), Arrive(2, "a", 0.0))
+    assert effects == [WantEngine("b")]
+    state, effects = play(state, Forget("b", "b is gone"))
+    assert effects == [Reject(1, RejectKind.REMOVED, "b is gone", 1), WantEngine("a")]
+
+
+def test_what_runs_on_a_model_that_is_taken_away_goes_on() -> None:
+    state, _ = play(serving("a"), Arrive(1, "a", 0.0))
+    state, effects = play(state, Forget("a", "a is gone"))
+    assert effects == []
+    assert state.running == {1}
+
+
+def test_other_limits_hold_for_those_who_come_from_then_on() -> None:
+    state, _ = play(serving("a"), Arrive(1, "a", 0.0), Arrive(2, "a", 0.0), Bound(1, 5.0))
+    state, effects = play(state, Arrive(3, "a", 1.0))
+    assert isinstance(effects[0], Reject)
+    assert next_deadline(state) == EMPTY.timeout_s
+    state, _ = play(state, Leave(2), Arrive(4, "a", 2.0))
+    assert next_deadline(state) == 7.0
