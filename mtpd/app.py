@@ -143,6 +143,7 @@ async def daemon(
         sampler, board = house.telemetry.sampler, house.switchboard
         for run in (sampler.run, house.operations.run, board.run, house.hashes.run):
             tasks.start_soon(run)
+        tasks.start_soon(house.idle.run, board)
         await stack.enter_async_context(serving(house.web(control), (tcp, unix)))
         # Runs first at the end: open streams are cut, so that the listener can close.
         stack.callback(house.switchboard.close, "the daemon is stopping")

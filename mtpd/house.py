@@ -20,6 +20,7 @@ from mtpd.control.backend import Control
 from mtpd.control.choices import Choices
 from mtpd.control.device import SwitchboardDevice
 from mtpd.control.hashing import ModelHashes
+from mtpd.control.idle import IdleUnloader
 from mtpd.control.models import ModelReports
 from mtpd.control.parts import Parts
 from mtpd.control.recorder import StoreRecorder
@@ -134,18 +135,6 @@ class House:
         )
         self.choices = Choices(config, self.planner.files, self.residencies.instead)
         self._probe, self._heard = EngineProbe(), RequestFacts()
-        self.switchboard: Switchboard[EngineClient] = Switchboard(
-            make_actor=self._actor,
-            plan_for=self.residencies.plan,
-            arm_for=self.choices.arm_for,
-            device_for=lambda _profile: card.key,
-            slots_for=self._slots,
-            connect=EngineClient,
-            limits=config.server,
-            clock=clock,
-            feasible=self.residencies.feasible,
-            is_current=self.planner.is_current,
-        )
         self.hashes = ModelHashes(
             config=config,
             planner=self.planner,
@@ -159,6 +148,22 @@ class House:
             journal=self.journal,
             bus=bus,
             describe=self.hashes.fields,
+        )
+        self.idle = IdleUnloader(
+            config=config, recorder=self.recorder, journal=self.journal, clock=clock
+        )
+        self.switchboard: Switchboard[EngineClient] = Switchboard(
+            make_actor=self._actor,
+            plan_for=self.residencies.plan,
+            arm_for=self.choices.arm_for,
+            device_for=lambda _profile: card.key,
+            slots_for=self._slots,
+            connect=EngineClient,
+            limits=config.server,
+            clock=clock,
+            feasible=self.residencies.feasible,
+            is_current=self.planner.is_current,
+            asking=self.idle.asking,
         )
         held = SwitchboardDevice(
             switchboard=self.switchboard, heard=self._heard, refusal=self.telemetry.gates.refusal
@@ -257,6 +262,7 @@ class House:
     def _publish(self, event: Event) -> None:
         self.metrics.observe(event)
         self._bus.publish(event)
+        self.idle.observe(event)
         if isinstance(event, EngineTransition):
             self.telemetry.sampler.hurry()
 

@@ -266,6 +266,8 @@ class Act(enum.StrEnum):
     MEASURE = "measure"
     ROLL_BACK = "roll_back"
     RELOAD = "reload"
+    LOAD = "load"
+    UNLOAD = "unload"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

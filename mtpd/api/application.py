@@ -61,7 +61,7 @@ def application(
         backend,
         auth=Policy(daemon_uid=os.getuid()),
         metrics=metrics,
-        others=(*swap.routes(feed, board.plans), *router_mode.ROUTES),
+        others=(*swap.routes(feed, board.plans, config), *router_mode.ROUTES),
     )
     forward.mount(
         app,

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from mtpd.api.backend import Backend
+    from mtpd.config.live import Configuration
+    from mtpd.config.model import Config
     from mtpd.logfeed import LogFeed
     from mtpd.types import LaunchPlan
     from mtpd.views import EngineView, Json
@@ -36,20 +38,21 @@ if TYPE_CHECKING:
 __all__ = ["routes"]
 
 
-def routes(feed: LogFeed, plans: Plans) -> tuple[Route, ...]:
+def routes(feed: LogFeed, plans: Plans, config: Configuration) -> tuple[Route, ...]:
     """The rows, to be mounted beside the control API's.
 
     Args:
         feed: The log lines.
         plans: How the engines are started that were brought up.
+        config: What the models are called, and how long they stay.
     """
-    stream = partial(log_text.stream, feed)
+    stream, news = partial(log_text.stream, feed), partial(events, feed, config)
     return (
-        _row("GET", "/running", partial(_running, plans), "llama-swap: what runs"),
+        _row("GET", "/running", partial(_running, plans, config), "llama-swap: what runs"),
         _row("GET", "/unload", _unload_ok, "llama-swap: stop every engine", scope=Scope.WRITE),
         _row("POST", "/api/models/unload", _unload_all, "llama-swap: stop every engine"),
         _row("POST", "/api/models/unload/{model:.+}", _unload_one, "llama-swap: stop one engine"),
-        _row("GET", "/api/events", partial(events, feed), "llama-swap: states and log lines (SSE)"),
+        _row("GET", "/api/events", news, "llama-swap: states and log lines (SSE)"),
         _row("GET", "/api/version", _version, "llama-swap: the version"),
         _row("GET", "/logs", partial(log_text.history, feed), "llama-swap: the latest log lines"),
         _row("GET", "/logs/stream", stream, "llama-swap: log lines as they come"),
@@ -71,22 +74,25 @@ def _row(
     )
 
 
-async def _running(plans: Plans, backend: Backend, _request: web.Request) -> web.Response:
+async def _running(
+    plans: Plans, config: Configuration, backend: Backend, _request: web.Request
+) -> web.Response:
     commands = {plan.key.profile: shlex.join(plan.command.argv) for plan in plans()}
     engines = [e for e in (await backend.status()).engines if swap_state(e.state) != "stopped"]
-    found = [_shown(e, commands.get(e.profile, "")) for e in engines]
+    found = [_shown(e, commands.get(e.profile, ""), config.now) for e in engines]
     return handlers.json_response({"running": found})
 
 
-def _shown(engine: EngineView, command: str) -> dict[str, Json]:
+def _shown(engine: EngineView, command: str, config: Config) -> dict[str, Json]:
+    profile, ttl_s = config.profiles.get(engine.profile), config.ttl_s(engine.profile)
     return {
         "model": engine.profile,
         "state": swap_state(engine.state),
         "cmd": command,
         "proxy": engine.endpoint or "",
-        "ttl": 0,
-        "name": "",
-        "description": "",
+        "ttl": int(ttl_s) if ttl_s.is_integer() else ttl_s,
+        "name": "" if profile is None else profile.title or "",
+        "description": "" if profile is None else profile.description or "",
         "depth": None if engine.arm is None else engine.arm.depth,
         "drafter": None if engine.arm is None else engine.arm.drafter,
         "residency": engine.residency.state,

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
     from mtpd.api.backend import Backend
     from mtpd.bus import SubscriberDropped
+    from mtpd.config.live import Configuration
+    from mtpd.config.model import Profile
     from mtpd.logfeed import LogFeed, Reader, Source
-    from mtpd.views import Json
+    from mtpd.views import Json, ModelView
 
     Outbox = MemoryObjectSendStream[tuple[str, Json]]
     Send = Callable[[str, Json], Awaitable[None]]
@@ -49,7 +51,9 @@ def swap_state(state: str) -> str:
             return "stopped"
 
 
-async def events(feed: LogFeed, backend: Backend, request: web.Request) -> web.StreamResponse:
+async def events(
+    feed: LogFeed, config: Configuration, backend: Backend, request: web.Request
+) -> web.StreamResponse:
     """Send everything that is, then what changes, until the reader leaves."""
     settings = sse.settings(request)
     response = EventSourceResponse(
@@ -67,8 +71,8 @@ async def events(feed: LogFeed, backend: Backend, request: web.Request) -> web.S
         # Both sources are followed before the present is told, so that nothing is missed.
         async with response, backend.subscribe(None) as news:
             with feed.follow(lambda _source: True) as reader:
-                await _present(feed, backend, send)
-                await _changes(backend, reader, news, send)
+                await _present(feed, config, backend, send)
+                await _changes(config, backend, reader, news, send)
 
     await sse.until_left(request, talk)
     return response
@@ -78,11 +82,11 @@ def _compact(data: object) -> str:
     return json.dumps(data, separators=(",", ":"))
 
 
-async def _present(feed: LogFeed, backend: Backend, send: Send) -> None:
+async def _present(feed: LogFeed, config: Configuration, backend: Backend, send: Send) -> None:
     daemon, engines = feed.history(_is_daemon), feed.history(lambda one: not _is_daemon(one))
     await send("logData", {"source": "proxy", "data": daemon})
     await send("logData", {"source": "upstream", "data": engines})
-    await send("modelStatus", await _states(backend))
+    await send("modelStatus", await _states(config, backend))
     await send("uiConfig", {})
     await send("profileChanged", {"active": None})
     await send("inflight", {"operation": "snapshot", "requests": []})
@@ -92,25 +96,32 @@ def _is_daemon(source: Source) -> bool:
     return source is DAEMON
 
 
-async def _states(backend: Backend) -> list[Json]:
+async def _states(config: Configuration, backend: Backend) -> list[Json]:
     """Every model with its state, sorted as there."""
     status = await backend.status()
     states = {engine.profile: swap_state(engine.state) for engine in status.engines}
+    profiles = config.now.profiles
     return [
-        {
-            "id": model.id,
-            "name": "",
-            "description": "",
-            "state": states.get(model.id, "stopped"),
-            "unlisted": False,
-            "peerID": "",
-            "aliases": list(model.aliases),
-        }
+        _state(model, states.get(model.id, "stopped"), profiles.get(model.id))
         for model in sorted(await backend.models(), key=lambda model: model.id)
     ]
 
 
+def _state(model: ModelView, state: str, profile: Profile | None) -> Json:
+    """A model; it has no profile any more if the configuration has changed just now."""
+    return {
+        "id": model.id,
+        "name": "" if profile is None else profile.title or "",
+        "description": "" if profile is None else profile.description or "",
+        "state": state,
+        "unlisted": profile is not None and profile.unlisted,
+        "peerID": "",
+        "aliases": list(model.aliases),
+    }
+
+
 async def _changes(
+    config: Configuration,
     backend: Backend,
     reader: Reader,
     news: AsyncIterator[Envelope | SubscriberDropped],
@@ -119,7 +130,7 @@ async def _changes(
     outbox, inbox = anyio.create_memory_object_stream[tuple[str, "Json"]](OUTBOX)
     async with anyio.create_task_group() as tasks, inbox, outbox:
         tasks.start_soon(_lines, reader, outbox)
-        tasks.start_soon(_news, backend, news, outbox)
+        tasks.start_soon(_news, config, backend, news, outbox)
         async for kind, data in inbox:
             if kind == _END:
                 break
@@ -138,7 +149,10 @@ async def _lines(reader: Reader, outbox: Outbox) -> None:
 
 
 async def _news(
-    backend: Backend, news: AsyncIterator[Envelope | SubscriberDropped], outbox: Outbox
+    config: Configuration,
+    backend: Backend,
+    news: AsyncIterator[Envelope | SubscriberDropped],
+    outbox: Outbox,
 ) -> None:
     """Ends with the daemon, or where the reader was too slow: it connects anew then."""
     async for item in news:
@@ -146,7 +160,7 @@ async def _news(
             break
         match item.event:
             case EngineTransition():
-                await outbox.send(("modelStatus", await _states(backend)))
+                await outbox.send(("modelStatus", await _states(config, backend)))
             case RequestFinished():
                 await outbox.send(("activity", {"id": item.seq}))
             case _:

@@ -14,8 +14,9 @@ from mtpd.compat import macros, yaml_text
 from mtpd.compat.overlay import overlay
 from mtpd.compat.remarks import Fault, Import, Kind, as_table, is_whole
 from mtpd.compat.routing import check_routing
-from mtpd.compat.swap_keys import TOP_KEYS, is_empty
-from mtpd.compat.swap_model import Given, Shared, put_model
+from mtpd.compat.swap_keys import SERVER_KEYS, TOP_KEYS, is_empty
+from mtpd.compat.swap_model import put_model
+from mtpd.compat.swap_table import Given, Shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,6 +80,7 @@ class _File:
 
     def translate(self) -> None:
         self.models()
+        self.server()
         self.keys_without_effect()
         check_routing(self.top, self.lines, self.into)
         self.binary()
@@ -111,6 +113,21 @@ class _File:
             else:
                 self.into.fault(self.line("models", name), ("models", name), "must be a table")
 
+    def server(self) -> None:
+        """Keys that mean the same in ``[server]``."""
+        ttl = self.top.get("globalTTL")
+        if ttl is not None:
+            if is_whole(ttl) and ttl >= 0:
+                self.set(("server", "ttl_s"), ttl, "globalTTL")
+            else:
+                message = f"must be a whole number of at least 0, not {ttl!r}"
+                self.into.fault(self.line("globalTTL"), ("globalTTL",), message)
+        if self.top.get("includeAliasesInList") is True:
+            self.set(("server", "list_aliases"), value=True, key="includeAliasesInList")
+
+    def set(self, at: tuple[str, ...], value: object, key: str) -> None:
+        self.into.put(at, value, line=self.line(key), key=(key,))
+
     def keys_without_effect(self) -> None:
         for key, value in self.top.items():
             if key in TOP_KEYS:
@@ -120,7 +137,7 @@ class _File:
             elif key.startswith("x-"):
                 message = "has no effect of its own"
                 self.into.remark(Kind.NOTE, self.line(key), (key,), message)
-            elif key not in _TRANSLATED:
+            elif key not in _TRANSLATED | SERVER_KEYS:
                 message = "this key is not known"
                 self.into.remark(Kind.NOT_HONOURED, self.line(key), (key,), message)
 

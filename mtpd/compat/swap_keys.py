@@ -12,15 +12,16 @@ from mtpd.compat.remarks import Kind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MODEL_KEYS", "TOP_KEYS", "is_empty"]
+__all__ = ["MODEL_KEYS", "SERVER_KEYS", "TOP_KEYS", "is_empty"]
 
 _NOWHERE = "has no effect here"
 _LIST = "is not shown in /v1/models yet"
 
+SERVER_KEYS = frozenset({"globalTTL", "includeAliasesInList"})
+"""Keys of the file that mean the same in ``[server]``; see ``mtpd.compat.llama_swap``."""
+
 TOP_KEYS: Mapping[str, tuple[Kind, str]] = {
-    "globalTTL": (Kind.NOT_HONOURED, "an idle engine is not unloaded yet"),
     "sendLoadingState": (Kind.NOT_HONOURED, "no loading lines are sent yet"),
-    "includeAliasesInList": (Kind.NOT_HONOURED, "/v1/models lists no aliases"),
     "apiKeys": (
         Kind.NOT_HONOURED,
         "there are no access tokens yet: whoever reaches the port may use the models",
@@ -52,11 +53,7 @@ TOP_KEYS: Mapping[str, tuple[Kind, str]] = {
 MODEL_KEYS: Mapping[str, tuple[Kind, str]] = {
     "cmdStop": (Kind.NOT_HONOURED, "mtpd ends its engines itself: SIGTERM, then SIGKILL"),
     "unloadTimeout": TOP_KEYS["unloadTimeout"],
-    "name": (Kind.NOT_HONOURED, _LIST),
-    "description": (Kind.NOT_HONOURED, _LIST),
     "capabilities": (Kind.NOT_HONOURED, _LIST),
-    "unlisted": (Kind.NOT_HONOURED, "every model is listed in /v1/models"),
-    "useModelName": (Kind.NOT_HONOURED, "a request is relayed as it came"),
     "concurrencyLimit": (Kind.NOT_HONOURED, "see [server] max_waiting, for all models together"),
     "sendLoadingState": TOP_KEYS["sendLoadingState"],
     "timeouts": (Kind.NOT_HONOURED, "the timeouts towards an engine are fixed"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -10,56 +9,27 @@ from mtpd.compat import commands, macros
 from mtpd.compat.arguments import Source, from_environment, parse
 from mtpd.compat.names import is_alias, profile_name
 from mtpd.compat.overlay import overlay, put_list
-from mtpd.compat.remarks import Kind, as_table, is_whole
+from mtpd.compat.remarks import Kind, as_table
 from mtpd.compat.settings import put_settings
 from mtpd.compat.swap_keys import MODEL_KEYS, is_empty
+from mtpd.compat.swap_table import Given, SwapTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mtpd.compat.macros import Macros
-    from mtpd.compat.remarks import Import, Path
-    from mtpd.compat.yaml_text import Document
+    from mtpd.compat.remarks import Path
+    from mtpd.compat.swap_table import Shared
 
-__all__ = ["Given", "Shared", "put_model"]
+__all__ = ["put_model"]
 
 _TRANSLATED = frozenset(
     {
         "cmd", "proxy", "aliases", "env", "checkEndpoint", "ttl", "filters", "macros", "metadata",
+        "name", "description", "unlisted", "useModelName",
     }
 )  # fmt: skip
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _MAX_PORT = 65_535
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A value with its place in the file."""
-
-    value: str
-    line: int
-    key: Path
-
-
-@dataclass(slots=True, kw_only=True)
-class Shared:
-    """What concerns all models of a file.
-
-    Attributes:
-        document: The file.
-        into: Takes what is translated.
-        macros: Those of the file.
-        next_port: What the next ``${PORT}`` stands for.
-        programs: llama-server by model that has one.
-        environment: Variables for engines, by name and model.
-    """
-
-    document: Document
-    into: Import
-    macros: Macros
-    next_port: int
-    programs: dict[str, Given] = field(default_factory=dict)
-    environment: dict[str, dict[str, Given]] = field(default_factory=dict)
 
 
 def put_model(name: str, table: Mapping[str, object], shared: Shared) -> None:
@@ -67,25 +37,10 @@ def put_model(name: str, table: Mapping[str, object], shared: Shared) -> None:
     _Model(name, table, shared).put()
 
 
-class _Model:
+class _Model(SwapTable):
     def __init__(self, name: str, table: Mapping[str, object], shared: Shared) -> None:
-        self.name = name
-        self.table = table
-        self.shared = shared
-        self.into = shared.into
-        self.at: Path = ("models", name)
-        self.macros = self.all_macros()
+        super().__init__(name, table, shared)
         self.metadata: dict[str, object] = {}
-
-    def line(self, *below: str | int) -> int:
-        lines = self.shared.document.lines
-        return lines.get((*self.at, *below), lines.get(self.at, 1))
-
-    def tell(self, kind: Kind, message: str, *below: str | int) -> None:
-        self.into.remark(kind, self.line(*below), (*self.at, *below), message)
-
-    def fault(self, message: str, *below: str | int) -> None:
-        self.into.fault(self.line(*below), (*self.at, *below), message)
 
     def put(self) -> None:
         before = len(self.into.faults)
@@ -95,40 +50,6 @@ class _Model:
         if len(self.into.faults) > before or command is None:
             return
         self.profile(command)
-
-    def all_macros(self) -> Macros:
-        """The name, the file's macros, the model's own over them (internal/config/load.go)."""
-        merged: dict[str, object] = {"MODEL_ID": self.name, **dict(self.shared.macros)}
-        own = as_table(self.table.get("macros"))
-        for name, value in own.items():
-            wrong = macros.name_fault(name, value)
-            if wrong is not None:
-                self.fault(wrong, "macros", name)
-            merged[name] = value
-        return tuple(merged.items())
-
-    def expand(self, value: object, *below: str | int, keep: tuple[str, ...] = ()) -> object:
-        """A value without macros; a fault where one is unknown."""
-        try:
-            expanded = macros.expand(value, self.macros)
-        except macros.TooLongError:
-            self.fault(f"grows beyond {macros.MAX_TEXT} characters with its macros", *below)
-            return ""
-        for name in dict.fromkeys(macros.left_over(expanded)):
-            if name not in keep:
-                self.fault(f"there is no macro ${{{name}}}", *below)
-        return expanded
-
-    def text(self, key: str, default: str = "", keep: tuple[str, ...] = ()) -> str:
-        """A text of the model without macros."""
-        value = self.table.get(key, default)
-        if isinstance(value, dict | list):
-            self.fault("must be text", key)
-            return ""
-        text = macros.plain(value)
-        if key == "cmd":
-            text = commands.without_comments(text)
-        return macros.plain(self.expand(text, key, keep=keep))
 
     def command(self) -> commands.Command | None:
         """The command, once its port is known; None where it is no llama-server."""
@@ -168,11 +89,8 @@ class _Model:
                     self.tell(*MODEL_KEYS[key], key)
             elif key not in _TRANSLATED:
                 self.tell(Kind.NOT_HONOURED, "this key is not known", key)
-        for key in ("name", "description"):
-            self.text(key)
         self.text("cmdStop", keep=("PID",))
         self.proxy()
-        self.ttl()
         check = self.text("checkEndpoint", "/health")
         if check not in {"", "/health"}:
             self.tell(Kind.NOTE, "mtpd asks /health and for a first token", "checkEndpoint")
@@ -205,13 +123,6 @@ class _Model:
         elif port != self.into.ports.get(self.name):
             self.tell(Kind.NOTE, "mtpd asks the engine over a private socket", "proxy")
 
-    def ttl(self) -> None:
-        value = self.table.get("ttl", -1)
-        if not is_whole(value) or value < -1:
-            self.fault(f"must be a whole number of at least -1, not {value!r}", "ttl")
-        elif value > 0:
-            self.tell(Kind.NOT_HONOURED, "an idle engine is not unloaded yet", "ttl")
-
     def profile(self, command: commands.Command) -> None:
         own = self.metadata.get("mtpd")
         own = {} if own is None else own
@@ -238,6 +149,7 @@ class _Model:
             places = {alias: self.alias_place(alias) for alias in aliases}
             put_list((*at, "aliases"), places, self.into)
         put_settings(options, at, self.into)
+        self.put_plain(at)
         overlay(own, at, (*key, "metadata", "mtpd"), self.shared.document.lines, self.into)
 
     def word_lines(self) -> dict[str, int]:

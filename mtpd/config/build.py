@@ -97,6 +97,8 @@ def _server(table: ServerTable, origins: Origins) -> ServerConfig:
         max_waiting=table.max_waiting,
         queue_timeout_s=table.queue_timeout_s,
         watch_config=table.watch_config,
+        ttl_s=table.ttl_s,
+        list_aliases=table.list_aliases,
     )
 
 
@@ -132,6 +134,11 @@ def _profile(name: str, table: ModelTable, origins: Origins) -> Profile:
         model=_absolute(table.model, (*at, "model"), origins),
         aliases=_aliases(name, table),
         served_as=table.served_as,
+        title=table.title,
+        description=table.description,
+        unlisted=table.unlisted,
+        upstream_model=table.upstream_model,
+        ttl_s=table.ttl_s,
         tags=tuple(table.tags),
         context=table.context,
         slots=table.slots,

@@ -103,6 +103,8 @@ class ServerConfig:
         max_waiting: Requests that may wait for an engine.
         queue_timeout_s: Seconds after which a waiting request gets 503.
         watch_config: Whether a configuration that was saved is read again by itself.
+        ttl_s: Seconds without a request after which an engine is unloaded; 0 means never.
+        list_aliases: Whether ``/v1/models`` lists every alias as a model of its own.
     """
 
     listen_host: str = "127.0.0.1"
@@ -111,6 +113,8 @@ class ServerConfig:
     max_waiting: int = 64
     queue_timeout_s: float = 120.0
     watch_config: bool = False
+    ttl_s: float = 0.0
+    list_aliases: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +243,12 @@ class Profile:
         drafter: What proposes tokens.
         quality: Perplexity, or None where nobody measured it.
         served_as: Its name in ``/v1/models`` and in replies; None for ``name``.
+        title: What programs with a user interface call it; None for its name.
+        description: A sentence about it for ``/v1/models``, or None.
+        unlisted: Whether ``/v1/models`` leaves it out; it can be asked for all the same.
+        upstream_model: The name that requests to its engine carry in place of the client's;
+            None leaves them as they came.
+        ttl_s: As ``[server] ttl_s`` for this model; None follows that.
     """
 
     name: str
@@ -261,6 +271,11 @@ class Profile:
     drafter: DrafterConfig = field(default_factory=DrafterConfig)
     quality: Quality | None = None
     served_as: str | None = None
+    title: str | None = None
+    description: str | None = None
+    unlisted: bool = False
+    upstream_model: str | None = None
+    ttl_s: float | None = None
 
     @property
     def shown_name(self) -> str:
@@ -330,6 +345,11 @@ class Config:
     def removed(self) -> frozenset[str]:
         """Nothing: only a reload takes names away."""
         return frozenset()
+
+    def ttl_s(self, profile: str) -> float:
+        """Seconds without a request after which a profile is unloaded; 0 means never."""
+        own = self.profiles[profile].ttl_s if profile in self.profiles else None
+        return self.server.ttl_s if own is None else own
 
     def profile_for(self, name: str) -> Profile | None:
         """The profile with this name or alias, or None."""

@@ -37,6 +37,7 @@ Text = Annotated[str, Field(min_length=1, max_length=1024)]
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 OffloadWord = Literal["refuse", "accept"]
 Threads = Annotated[int, Field(ge=1, le=1024)]
+Ttl = Annotated[float, Field(ge=0.0, le=365 * _DAY_S)]
 Batch = Annotated[int, Field(ge=32, le=65_536)]
 
 
@@ -54,6 +55,8 @@ class ServerTable(Table):
     max_waiting: int = Field(default=64, ge=0, le=100_000)
     queue_timeout_s: float = Field(default=120.0, gt=0.0, le=_DAY_S)
     watch_config: bool = False
+    ttl_s: Ttl = 0.0
+    list_aliases: bool = False
 
 
 class EngineTable(Table):
@@ -134,6 +137,11 @@ class ModelTable(LaunchTable):
     model: Annotated[str, Field(min_length=1, max_length=4096)]
     aliases: list[Text] = Field(default_factory=list)
     served_as: Text | None = None
+    title: Text | None = None
+    description: Text | None = None
+    unlisted: bool = False
+    upstream_model: Text | None = None
+    ttl_s: Ttl | None = None
     tags: list[Text] = Field(default_factory=list)
     seed: int | None = Field(default=None, ge=0, le=4_294_967_294)
     drafter: DrafterTable = Field(default_factory=DrafterTable)

@@ -145,14 +145,23 @@ def cards(config: Configuration, pools: Mapping[str, str]) -> tuple[ModelCard, .
             slots=p.slots,
             aliases=tuple(one for one in (*p.aliases, p.name) if one != p.shown_name),
             profile=None if p.shown_name == p.name else p.name,
+            title=p.title,
+            description=p.description,
         )
         for p in config.profiles.values()
     }
     named = tuple(
-        replace(models[profile], id=pool, aliases=(), profile=profile)
+        replace(models[profile], id=pool, aliases=(), profile=profile, title=None)
         for pool, profile in pools.items()
     )
-    return (*named, *models.values())
+    listed = [p for p in config.profiles.values() if not p.unlisted]
+    others = tuple(
+        replace(models[p.name], id=alias, aliases=(), profile=p.name)
+        for p in listed
+        for alias in p.aliases
+        if config.server.list_aliases and alias != p.shown_name
+    )
+    return (*named, *(models[p.name] for p in listed), *others)
 
 
 def _created(path: str) -> int:

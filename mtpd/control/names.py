@@ -20,5 +20,12 @@ def names(config: Configuration, choices: Choices, engines: Iterable[EngineView]
     """Profiles with their aliases, pools with the profile chosen now, and who serves."""
     known = {name: name for name in config.profiles}
     known |= {alias: p.name for p in config.profiles.values() for alias in p.aliases}
+    upstream = {p.name: p.upstream_model for p in config.profiles.values() if p.upstream_model}
     serving = next((e.profile for e in engines if e.state == "ready"), None)
-    return Names(profiles=known, pools=choices.pools(), serving=serving, removed=config.removed)
+    return Names(
+        profiles=known,
+        pools=choices.pools(),
+        upstream=upstream,
+        serving=serving,
+        removed=config.removed,
+    )

@@ -47,12 +47,15 @@ class FormScan:
 
     Attributes:
         model: The value of the field, or None while it was not seen.
+        span: Where in the form its bytes begin and end, or None likewise.
         problem: Why the form cannot be read, or None.
     """
 
     def __init__(self, boundary: bytes) -> None:
         self.model: str | None = None
+        self.span: tuple[int, int] | None = None
         self.problem: str | None = None
+        self._fed = 0
         self._mark = b"\r\n--" + boundary
         # The first boundary has no line before it; with one it is like the others.
         self._held = bytearray(b"\r\n")
@@ -66,6 +69,7 @@ class FormScan:
     def feed(self, chunk: bytes) -> None:
         """Look at the next bytes."""
         self._held += chunk
+        self._fed += len(chunk)
         steps = {
             _At.BETWEEN: self._between,
             _At.EDGE: self._edge,
@@ -115,6 +119,8 @@ class FormScan:
             return self._within(MAX_MODEL_BYTES)
         try:
             self.model = self._held[2:found].decode().strip()
+            before = self._fed - len(self._held)
+            self.span = (before + 2, before + found)
         except UnicodeDecodeError:
             self.problem = "the field 'model' is not UTF-8"
         self._at = _At.END

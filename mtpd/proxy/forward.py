@@ -115,6 +115,9 @@ class Front:
             found = route_name(scan.model or "", self._names())
             if isinstance(found, UnknownModel):
                 return self._own(replies.unknown_model(found))
+            upstream = self._names().upstream.get(found)
+            if upstream is not None and scan.span is not None:
+                form.rename(scan.span, upstream)
             order = Order(target=endpoint.target, payload=form)
             return await self._carrier.carry(request, found, order)
 

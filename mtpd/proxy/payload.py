@@ -70,6 +70,7 @@ class Form:
     def __init__(self, request: web.Request, bodies: Bodies, buffer: bytearray) -> None:
         self._request, self._bodies, self._buffer = request, bodies, buffer
         self._passed_on = False
+        self._grown = 0
         self.problem: web.Response | None = None
 
     @property
@@ -80,7 +81,15 @@ class Form:
     @property
     def length(self) -> int | None:
         """Bytes, None if the client did not say."""
-        return self._request.content_length
+        said = self._request.content_length
+        return None if said is None else said + self._grown
+
+    def rename(self, span: tuple[int, int], model: str) -> None:
+        """Put another value of the field ``model`` into the held beginning."""
+        start, end = span
+        name = model.encode()
+        self._buffer[start:end] = name
+        self._grown = len(name) - (end - start)
 
     async def find_model(self, scan: FormScan) -> web.Response | None:
         """Read as far as the field ``model``; what the client must be told, or None."""

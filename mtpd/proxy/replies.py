@@ -54,6 +54,8 @@ class ModelCard:
         aliases: Other names of it.
         profile: The model that answers where it has another name; a pool names the one chosen
             for it now.
+        title: What programs with a user interface show.
+        description: One sentence, or None.
     """
 
     id: str
@@ -62,6 +64,8 @@ class ModelCard:
     slots: int = 1
     aliases: tuple[str, ...] = ()
     profile: str | None = None
+    title: str | None = None
+    description: str | None = None
 
 
 def error(  # noqa: D417 - the others are the fields of OpenAI's error object
@@ -176,7 +180,8 @@ def _listed(card: ModelCard, view: EngineView | None) -> Json:
         "object": "model",
         "created": card.created,
         "owned_by": "mtpd",
-        "name": card.id,
+        "name": card.title or card.id,
+        **({} if card.description is None else {"description": card.description}),
         "aliases": aliases,
         "context_length": card.context,
         "status": status,

@@ -1,7 +1,8 @@
 """From a request body to the profile that must answer it; pure.
 
-Covers the model name and the stream flag. The body itself is never changed: the
-engine ignores ``model``, so what the client sent is what the engine gets.
+Covers the model name and the stream flag. The body is not changed: llama-server ignores
+``model``, so what the client sent is what the engine gets. Only where the profile names
+another for its engine (``upstream_model``) is that one value replaced.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import json
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from mtpd.proxy.rename import renamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,7 +45,7 @@ class Routed:
     Attributes:
         profile: Name of the profile.
         stream: Whether the client asked for a stream.
-        body: The bytes as they came.
+        body: The bytes for the engine.
     """
 
     profile: str
@@ -85,12 +88,14 @@ class Names:
     Attributes:
         profiles: Names and aliases of profiles, each with its profile.
         pools: Pools, each with the profile that is chosen for it now.
+        upstream: What the engine of a profile calls its model, where requests must say so.
         serving: The profile that is being served, or None.
         removed: Names that meant something before the configuration was read again.
     """
 
     profiles: Mapping[str, str]
     pools: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    upstream: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     serving: str | None = None
     removed: frozenset[str] = frozenset()
 
@@ -145,7 +150,8 @@ def route(body: bytes, names: Names) -> Route:
     profile = route_name(model, names)
     if isinstance(profile, UnknownModel):
         return profile
-    return Routed(profile, stream is True, body)
+    name = names.upstream.get(profile)
+    return Routed(profile, stream is True, body if name is None else renamed(body, name))
 
 
 def route_name(model: str, names: Names) -> str | UnknownModel:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -31,8 +31,8 @@ from mtpd.proxy.outcomes import DrainTimeoutError, RejectedError, Renewal, Renew
 from mtpd.views import QueueView
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from mtpd.clock import Clock
     from mtpd.proxy.actors import Actor
@@ -77,6 +77,7 @@ class Switchboard(Generic[C]):
         clock: Source of time.
         feasible: What is known to fit, and what not; nothing if left out.
         is_current: Whether a plan still says what is configured; always if left out.
+        asking: Held while a request of a profile waits or runs.
     """
 
     def __init__(
@@ -92,7 +93,9 @@ class Switchboard(Generic[C]):
         clock: Clock,
         feasible: Feasibility | None = None,
         is_current: Callable[[LaunchPlan], bool] = lambda _plan: True,
+        asking: Callable[[str], AbstractContextManager[None]] = lambda _profile: nullcontext(),
     ) -> None:
+        self._asking = asking
         self._plan_for, self._device_for = plan_for, device_for
         self._limits, self._clock = limits, clock
         self._changes = Changes(
@@ -149,6 +152,12 @@ class Switchboard(Generic[C]):
         Raises:
             RejectedError: The queue is full, the time is up, or there is no engine.
         """
+        with self._asking(profile):
+            async with self._served(profile, request_id) as lease:
+                yield lease
+
+    @asynccontextmanager
+    async def _served(self, profile: str, request_id: str) -> AsyncIterator[Lease]:
         lane = self._lane(profile)
         ticket = lane.arrive(profile)
         log.debug("request.arrived", request_id=request_id, profile=profile, ticket=ticket.id)
@@ -236,8 +245,11 @@ class Switchboard(Generic[C]):
         *,
         force: bool = False,
         drain_timeout_s: float | None = None,
+        agreed: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         """Drain and stop the engine of a profile, or every engine; force cuts at once.
+
+        ``agreed`` is asked once nothing runs any more; what it says no to goes on serving.
 
         Raises:
             DrainTimeoutError: Requests still ran; nothing was changed.
@@ -250,7 +262,8 @@ class Switchboard(Generic[C]):
             if profile is not None and (running is None or running.profile != profile):
                 continue
             async with lane.exclusive(reason, force=force, timeout_s=patience):
-                await self._changes.halt(lane, reason)
+                if agreed is None or await agreed():
+                    await self._changes.halt(lane, reason)
 
     @asynccontextmanager
     async def hold(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from tuner.types import Arm, Drafter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractContextManager
 
     from mtpd.proxy.engines import Lease
     from mtpd.types import Endpoint
@@ -56,7 +57,13 @@ class Bench:
         removed: Profiles that are not configured any more.
     """
 
-    def __init__(self, *, limits: Queue = Queue(), slots: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        limits: Queue = Queue(),
+        slots: int = 1,
+        asking: Callable[[str], AbstractContextManager[None]] = lambda _profile: nullcontext(),
+    ) -> None:
         self.clock = FakeClock()
         self.chosen: dict[str, Arm] = {}
         self.endpoints: dict[str, Endpoint] = {}
@@ -76,6 +83,7 @@ class Bench:
             limits=limits,
             clock=self.clock,
             is_current=self._is_current,
+            asking=asking,
         )
 
     def actor(self, profile: str) -> FakeActor:

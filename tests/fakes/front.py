@@ -8,6 +8,7 @@ import tempfile
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -21,7 +22,7 @@ from tests.fakes.board import Bench, Queue, bench
 from tests.fakes.upstream import upstream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from mtpd.clock import Clock
     from mtpd.events import RequestFinished
@@ -108,16 +109,25 @@ class Wire:
 
 @asynccontextmanager
 async def front(
-    board: Board, clock: Clock, *, bodies: Bodies | None = None
+    board: Board,
+    clock: Clock,
+    *,
+    bodies: Bodies | None = None,
+    called: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[Front]:
-    """The endpoints on a loopback port while the block runs; profiles "a" and "b"."""
+    """The endpoints on a loopback port while the block runs; profiles "a" and "b".
+
+    ``called`` is what their engines call their models.
+    """
     finished: list[RequestFinished] = []
     owned: list[str] = []
     app = web.Application()
     mount(
         app,
         board=board,
-        names=lambda: Names(profiles={"a": "a", "b": "b", "alias-of-a": "a"}, serving="a"),
+        names=lambda: Names(
+            profiles={"a": "a", "b": "b", "alias-of-a": "a"}, upstream=called, serving="a"
+        ),
         models=lambda: [
             ModelCard(id="a", created=1, context=4096, slots=2, aliases=("alias-of-a",)),
             ModelCard(id="b", created=2, context=2048),
@@ -148,6 +158,7 @@ async def stage(
     limits: Queue = Queue(),  # noqa: B008 - frozen
     slots: int = 1,
     bodies: Bodies | None = None,
+    called: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[Stage]:
     """Serve while the block runs; profiles "a" and "b" share the scripted engine."""
     async with AsyncExitStack() as stack:
@@ -157,5 +168,7 @@ async def stage(
         engine = await stack.enter_async_context(upstream(path, script))
         made = await stack.enter_async_context(bench(limits=limits, slots=slots))
         made.endpoints = {name: UnixEndpoint(str(path)) for name in ("a", "b")}
-        ready = await stack.enter_async_context(front(made.board, made.clock, bodies=bodies))
+        ready = await stack.enter_async_context(
+            front(made.board, made.clock, bodies=bodies, called=called)
+        )
         yield Stage(**vars(ready), bench=made, engine=engine)

@@ -28,6 +28,7 @@ models:
       --spec-type draft-mtp --draft-max 2
     aliases: [tiny-alias]
     ttl: 300
+    capabilities: {{tools: true}}
 mtpd:
   engine: {{binary: embedded}}
   server: {{listen: "127.0.0.1:0"}}
@@ -60,8 +61,8 @@ async def test_a_file_of_llama_swap_is_served_by_the_real_engine() -> None:
             assert await daemon.end(signal.SIGTERM) == 0
     said = [json.loads(line) for line in daemon.log.splitlines()]
     remarks = {one["text"]: one["level"] for one in said if one["event"] == "config.remark"}
-    at = f'{config}:13: models."vendor/tiny".ttl'
-    assert remarks[f"{at}: not honoured: an idle engine is not unloaded yet"] == "warning"
+    at = f'{config}:14: models."vendor/tiny".capabilities'
+    assert remarks[f"{at}: not honoured: is not shown in /v1/models yet"] == "warning"
     assert any(".--temp: not honoured: " in text for text in remarks)
     assert any("'--draft-max 2' is read as '--spec-draft-n-max 2'" in text for text in remarks)
     assert all(text.startswith(f"{config}:") for text in remarks)

@@ -52,6 +52,17 @@ async def test_a_form_reaches_the_engine_of_its_model_unchanged(path: str) -> No
         assert s.finished[0].profile == "b"
 
 
+async def test_a_form_carries_the_name_that_its_engine_knows() -> None:
+    file = part("file", bytes(range(256)) * 2048, '; filename="a.wav"')
+    raw = part("language", b"en") + part("model", b"a") + file + END
+    async with stage(json_reply(REPLY), called={"a": "vendor/whisper-large"}) as s:
+        async with s.session.post(s.url(TRANSCRIBE), data=raw, headers=KIND) as response:
+            assert await response.read() == REPLY
+        (seen,) = s.engine.seen
+        assert seen.body == raw.replace(part("model", b"a"), part("model", b"vendor/whisper-large"))
+        assert seen.headers["Content-Length"] == str(len(seen.body))
+
+
 @asynccontextmanager
 async def slow_form(s: Stage, raw: bytes) -> AsyncIterator[tuple[anyio.Event, bytearray]]:
     """An engine that says when a form's first bytes have arrived, and what came in all."""

@@ -13,6 +13,7 @@ import pytest
 
 from mtpd.api import router_mode, swap
 from mtpd.api.sse import StreamSettings
+from mtpd.config.model import Config, ServerConfig
 from mtpd.events import DaemonStarted, EngineTransition, RequestFinished
 from mtpd.logfeed import DAEMON, LogFeed
 from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint
@@ -20,6 +21,7 @@ from mtpd.units import HOST
 from tests.fakes import views
 from tests.fakes.backend import ScriptedBackend, serving
 from tests.fakes.board import arm
+from tests.unit.control.made import profile
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,6 +37,16 @@ CHANGES = [
     ("POST", "/models/unload"),
 ]
 READS = ["/running", "/api/version", "/logs"]
+
+
+CONFIG = Config(
+    server=ServerConfig(ttl_s=600.0),
+    profiles={
+        views.QWEN: profile(
+            views.QWEN, title="Qwen 27B", description="Thinks", unlisted=True, ttl_s=90.5
+        )
+    },
+)
 
 
 @dataclasses.dataclass
@@ -55,7 +67,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         endpoint=UnixEndpoint("/run/e.sock"),
         fingerprint="",
     )
-    others = (*swap.routes(feed, lambda: (plan,)), *router_mode.ROUTES)
+    others = (*swap.routes(feed, lambda: (plan,), CONFIG), *router_mode.ROUTES)
     quick = StreamSettings(ping_s=60.0, send_timeout_s=5.0)
     async with (
         serving(backend, tmp_path / "s", others=others, stream=quick) as served,
@@ -118,7 +130,10 @@ async def test_running_lists_what_runs_in_llama_swaps_shape(tmp_path: Path) -> N
     assert running[0]["cmd"] == "'/opt/llama server' -c 1"
     for one in running:
         assert {"model", "state", "cmd", "proxy", "ttl", "name", "description"} <= set(one)
-        assert [type(one[key]) for key in ("cmd", "proxy", "ttl", "name")] == [str, str, int, str]
+        assert [type(one[key]) for key in ("cmd", "proxy", "name")] == [str, str, str]
+    assert [(one["ttl"], one["name"], one["description"]) for one in running] == [
+        (90.5, "Qwen 27B", "Thinks"), (600, "", ""), (600, "", ""),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -244,6 +259,8 @@ async def test_events_tell_the_present_and_then_what_changes(tmp_path: Path) -> 
             assert models[views.QWEN]["aliases"] == ["default"]
             keys = {"id", "name", "description", "state", "unlisted", "peerID", "aliases"}
             assert set(models[views.QWEN]) == keys
+            shown = [models[views.QWEN][key] for key in ("name", "description", "unlisted")]
+            assert shown == ["Qwen 27B", "Thinks", True]
             h.backend.view = dataclasses.replace(h.backend.view, engines=())
             h.backend.bus.publish(moved("stopped"))
             _, body = await event(response)

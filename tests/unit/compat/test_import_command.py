@@ -32,7 +32,7 @@ models:
     metadata: {mtpd: {drafter: {kind: mtp, max_depth: 3}}}
   draft:
     cmd: bin/llama-server --port ${PORT} -m ${env.HOME}/x.gguf -md d.gguf -c 512 -np 1 --draft 2
-    ttl: 60
+    capabilities: {tools: true}
 mtpd:
   pools: {both: {members: [small, draft]}}
   server: {control_socket: run/c.sock}
@@ -77,7 +77,7 @@ def test_an_import_writes_the_files_and_lists_the_rest(folder: Path) -> None:
         "serve them with --config made/mtpd.toml; config.yaml reads none of them",
     ]
     assert (
-        "config.yaml:8: models.draft.ttl: not honoured: an idle engine is not unloaded yet\n"
+        "config.yaml:8: models.draft.capabilities: not honoured: is not shown in /v1/models yet\n"
         in (result.stderr)
     )
     profile = (folder / "made/profiles/models/small.toml").read_text()
@@ -93,7 +93,8 @@ def test_what_is_lost_stands_at_the_head_of_the_file_that_it_concerns(folder: Pa
         .read_text()
         .startswith(
             "# Imported from config.yaml, line 6.\n"
-            "# config.yaml:8: models.draft.ttl: not honoured: an idle engine is not unloaded yet\n"
+            "# config.yaml:8: models.draft.capabilities: not honoured: "
+            "is not shown in /v1/models yet\n"
             "model = "
         )
     )
@@ -173,13 +174,13 @@ def test_strict_refuses_and_writes_nothing(folder: Path) -> None:
     assert isinstance(result.exception, ConfigError)
     assert result.exception.exit_code == EXIT_CONFIG
     assert result.exception.problems == (
-        "config.yaml:8: models.draft.ttl: not honoured: an idle engine is not unloaded yet",
+        "config.yaml:8: models.draft.capabilities: not honoured: is not shown in /v1/models yet",
     )
     assert not (folder / "mtpd.toml").exists()
 
 
 def test_strict_takes_a_file_of_which_nothing_is_lost(folder: Path) -> None:
-    (folder / "config.yaml").write_text(SWAP.replace("    ttl: 60\n", ""))
+    (folder / "config.yaml").write_text(SWAP.replace("    capabilities: {tools: true}\n", ""))
     assert run(import_, "config.yaml", "--strict").exit_code == 0
 
 
@@ -194,8 +195,8 @@ def test_the_report_as_json(folder: Path) -> None:
         "kind": "not honoured",
         "file": "config.yaml",
         "line": 8,
-        "key": "models.draft.ttl",
-        "message": "an idle engine is not unloaded yet",
+        "key": "models.draft.capabilities",
+        "message": "is not shown in /v1/models yet",
     } in told["remarks"]
 
 
@@ -232,6 +233,7 @@ def test_check_tells_all_problems_of_a_foreign_file(folder: Path) -> None:
     result = run(check, "--config", "config.yaml")
     assert isinstance(result.exception, ConfigError)
     assert result.exception.problems == (
+        "config.yaml:3: models.m.cmd.-c: must be greater than or equal to 256, not 16",
         "config.yaml:4: models.m.ttl: must be a whole number of at least -1, not -5",
         (
             "config.yaml:6: models.n.cmd.-ctk: must be 'f32', 'f16', 'bf16', 'q8_0', 'q4_0',"
@@ -258,13 +260,16 @@ def test_a_value_out_of_range_is_told_at_its_flag(folder: Path) -> None:
 def test_check_lists_what_is_not_honoured(folder: Path) -> None:
     (folder / "models").mkdir()
     shutil.copy(bundled_model("tiny-chained.gguf"), folder / "models/tiny.gguf")
-    text = SWAP.partition("  draft:")[0] + "    ttl: 5\nmtpd: {engine: {binary: embedded}}\n"
+    text = (
+        SWAP.partition("  draft:")[0]
+        + "    capabilities: {a: 1}\nmtpd: {engine: {binary: embedded}}\n"
+    )
     (folder / "config.yaml").write_text(text)
     result = run(check, "--config", "config.yaml")
     assert result.exit_code == 0, result.output
-    assert "config.yaml:6: models.small.ttl: not honoured: " in result.stderr
+    assert "config.yaml:6: models.small.capabilities: not honoured: " in result.stderr
     told = json.loads(run(check, "--config", "config.yaml", "--json").stdout)
-    assert any(" models.small.ttl: not honoured: " in one for one in told["remarks"])
+    assert any(" models.small.capabilities: not honoured: " in one for one in told["remarks"])
     strict = run(check, "--config", "config.yaml", "--strict")
     assert isinstance(strict.exception, ConfigError)
 
@@ -291,7 +296,7 @@ def test_serve_tells_first_why_no_model_is_left(folder: Path) -> None:
 def test_serve_refuses_under_strict(folder: Path) -> None:
     ended = serve("--config", "config.yaml", "--strict")
     assert ended.returncode == EXIT_CONFIG
-    assert "config.yaml:8: models.draft.ttl: not honoured" in ended.stderr
+    assert "config.yaml:8: models.draft.capabilities: not honoured" in ended.stderr
 
 
 def test_config_show_tells_the_line_in_the_foreign_file(folder: Path) -> None:

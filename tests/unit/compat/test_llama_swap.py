@@ -32,12 +32,17 @@ def test_the_documented_example_keeps_its_ports_and_names() -> None:
         "context": 16384,
         "slots": 1,
         "drafter": {"kind": "none"},
+        "title": "OSS 120B",
+        "description": "A thinking model",
+        "upstream_model": "vendor/oss-120B",
+        "ttl_s": 60,
     }
     assert profile(made, "plain") == {
         "model": "/home/u/models/plain.gguf",
         "n_gpu_layers": 0,
         "offload": "accept",
         "drafter": {"kind": "none"},
+        "unlisted": True,
     }
     assert made.tree["engine"] == {"binary": "/opt/llama/llama-server-b11434"}
 
@@ -48,11 +53,7 @@ def test_the_documented_example_tells_what_is_lost() -> None:
         "sendLoadingState",
         "apiKeys",
         "models.oss-120b.cmd.--temperature",
-        "models.oss-120b.name",
-        "models.oss-120b.description",
         "models.oss-120b.env.0",
-        "models.oss-120b.ttl",
-        "models.oss-120b.useModelName",
         "models.oss-120b.filters.stripParams",
         "models.oss-120b.filters.setParams",
         "models.oss-120b.filters.setParamsByID",
@@ -60,7 +61,6 @@ def test_the_documented_example_tells_what_is_lost() -> None:
         "models.oss-120b.metadata.note",
         "models.oss-120b.metadata.an_obj",
         "models.oss-120b.timeouts",
-        "models.plain.unlisted",
         "models.plain.cmd",
         "models.docker-llama.cmd",
         "models.docker-llama.cmdStop",
@@ -269,11 +269,13 @@ def test_the_settings_of_the_daemon() -> None:
 @pytest.mark.parametrize(
     ("more", "kind", "key"),
     [
-        ("    ttl: 60\n", Kind.NOT_HONOURED, "ttl"),
+        ("    ttl: 60\n", None, ""),
         ("    ttl: 0\n", None, ""),
         ("    ttl: -1\n", None, ""),
         ("    cmdStop: kill ${PID}\n", Kind.NOT_HONOURED, "cmdStop"),
-        ("    unlisted: true\n", Kind.NOT_HONOURED, "unlisted"),
+        ("    unlisted: true\n", None, ""),
+        ("    name: Small\n    description: A model\n    useModelName: v/m\n", None, ""),
+        ("    capabilities: {tools: true}\n", Kind.NOT_HONOURED, "capabilities"),
         ("    unlisted: false\n", None, ""),
         ("    concurrencyLimit: 0\n", None, ""),
         ("    concurrencyLimit: 4\n", Kind.NOT_HONOURED, "concurrencyLimit"),
@@ -303,7 +305,8 @@ def test_keys_of_a_model(more: str, kind: Kind | None, key: str) -> None:
     ("text", "kind"),
     [
         ("globalTTL: 0\n", None),
-        ("globalTTL: 300\n", Kind.NOT_HONOURED),
+        ("globalTTL: 300\n", None),
+        ("includeAliasesInList: true\n", None),
         ("sendLoadingState: false\n", None),
         ("apiKeys: []\n", None),
         ("apiKeys: [k]\n", Kind.NOT_HONOURED),
@@ -334,9 +337,45 @@ def test_a_secret_is_never_repeated() -> None:
 def test_a_model_through_an_anchor() -> None:
     text = (
         "x-base: &base\n  cmd: llama-server --port ${PORT} -m /${MODEL_ID}\n"
-        "models:\n  a: *base\n  b:\n    <<: *base\n    ttl: 5\n"
+        "models:\n  a: *base\n  b:\n    <<: *base\n    capabilities: {a: 1}\n"
     )
     made = swap(text)
     assert profile(made, "a")["model"] == "/a"
     assert profile(made, "b")["model"] == "/b"
-    assert told(made) == ["7: models.b.ttl: an idle engine is not unloaded yet"]
+    assert told(made) == ["7: models.b.capabilities: is not shown in /v1/models yet"]
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("globalTTL: 300\n", {"ttl_s": 300}),
+        ("globalTTL: 0\n", {"ttl_s": 0}),
+        ("includeAliasesInList: true\n", {"list_aliases": True}),
+        ("includeAliasesInList: false\n", None),
+    ],
+)
+def test_keys_of_the_file_that_the_server_has(text: str, settings: dict[str, object]) -> None:
+    made = swap(text + "models: {}\n")
+    assert made.faults == []
+    assert made.tree.get("server") == settings
+
+
+def test_a_ttl_of_0_is_said_and_one_of_minus_1_is_not() -> None:
+    assert profile(one_model("-c 1 -np 1", "    ttl: 0\n"))["ttl_s"] == 0
+    assert "ttl_s" not in profile(one_model("-c 1 -np 1", "    ttl: -1\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("globalTTL: -1\n", "1: globalTTL: must be a whole number of at least 0, not -1"),
+        ("globalTTL: x\n", "1: globalTTL: must be a whole number of at least 0, not 'x'"),
+    ],
+)
+def test_a_key_of_the_file_that_cannot_be_meant(text: str, fault: str) -> None:
+    assert faults(swap(text + "models: {}\n")) == [fault]
+
+
+def test_a_switch_that_is_neither_on_nor_off() -> None:
+    made = one_model("-c 1", "    unlisted: maybe\n")
+    assert faults(made) == ["4: models.m.unlisted: must be true or false, not 'maybe'"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mtpd.config.model import Quality
@@ -90,3 +91,24 @@ def test_a_pool_is_listed_as_the_model_it_stands_for_now() -> None:
     pool, model = cards(config(one), {"mine": "tiny"})
     assert (pool.id, pool.profile, pool.context) == ("mine", "tiny", model.context)
     assert (model.id, model.profile) == ("tiny", None)
+
+
+def test_a_model_is_listed_with_its_title_and_sentence() -> None:
+    (card,) = cards(config(profile("tiny", title="Tiny", description="Small.")), {})
+    assert (card.id, card.title, card.description) == ("tiny", "Tiny", "Small.")
+
+
+def test_an_unlisted_model_is_left_out_and_its_pool_is_not() -> None:
+    (pool,) = cards(config(profile("tiny", unlisted=True)), {"mine": "tiny"})
+    assert (pool.id, pool.profile) == ("mine", "tiny")
+
+
+def test_aliases_are_listed_as_models_where_that_is_wanted() -> None:
+    known = config(
+        profile("org-a", aliases=("org/a", "fast"), served_as="org/a"),
+        profile("b", aliases=("c",), unlisted=True),
+    )
+    assert [card.id for card in cards(known, {})] == ["org/a"]
+    wanted = replace(known, server=replace(known.server, list_aliases=True))
+    first, second = cards(wanted, {})
+    assert (first.id, second.id, second.profile, second.aliases) == ("org/a", "fast", "org-a", ())

@@ -27,6 +27,15 @@ def test_the_body_is_passed_on_as_it_came() -> None:
     assert routed.body is raw
 
 
+def test_only_the_name_is_another_where_the_engine_has_one_of_its_own() -> None:
+    names = Names(profiles=TWO, upstream={"tiny-chained": "vendor/tiny"})
+    routed = route(b'{"x": [ 1.0 ],  "model" :"fast"}', names)
+    assert isinstance(routed, Routed)
+    assert routed.body == b'{"x": [ 1.0 ],  "model" :"vendor/tiny"}'
+    other = body(model="tiny-unchained")
+    assert route(other, names) == Routed("tiny-unchained", stream=False, body=other)
+
+
 def test_a_pool_and_auto_lead_to_what_is_chosen_now() -> None:
     names = Names(profiles=TWO, pools={"default": "tiny-unchained", "code": "tiny-chained"})
     assert route(body(model="code"), names) == Routed(
