@@ -31,6 +31,7 @@ from mtpd.control.telemetry import Telemetry
 from mtpd.control.tuning import Tuning
 from mtpd.engine.client import EngineClient
 from mtpd.engine.heard import RequestFacts
+from mtpd.engine.kept import PromptCaches
 from mtpd.engine.launch import LaunchPlanner
 from mtpd.events import EngineTransition
 from mtpd.gpu.identity import pinned
@@ -134,7 +135,7 @@ class House:
             clock=clock,
         )
         self.choices = Choices(config, self.planner.files, self.residencies.instead)
-        self._probe, self._heard = EngineProbe(), RequestFacts()
+        self._probe, self._heard, self._kept = EngineProbe(), RequestFacts(), PromptCaches()
         self.hashes = ModelHashes(
             config=config,
             planner=self.planner,
@@ -214,6 +215,7 @@ class House:
                 gates=self.telemetry.gates.views,
                 devices=self.telemetry.devices,
                 on_switched=self.metrics.switched,
+                kept=self._kept,
             )
         )
 
@@ -257,6 +259,7 @@ class House:
 
     def _hear(self, profile: str, engine: EngineId, fact: Fact) -> None:
         self._heard.hear(engine, fact)
+        self._kept.hear(engine, fact)
         self.memory.hear(profile, fact)
 
     def _publish(self, event: Event) -> None:

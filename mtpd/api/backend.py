@@ -4,7 +4,8 @@
 ``NotFoundError``, ``ConflictError`` or ``InvalidError`` of ``mtpd.errors``, whose
 sentence and hint reach the client as they are.
 
-Results of operations: switch and load hold ``decision`` (its number), ``engine`` and ``choice``;
+Results of operations: switch and load hold ``decision`` (its number), ``engine``, ``choice``
+and ``prompt_cache``, a sentence on how much of it went with the engine that was stopped;
 unload holds ``engines``, every slot; tune, sweep and probe hold ``subject``,
 ``method``, ``applied``, ``decisions`` and ``depths``, the rows that were measured.
 """

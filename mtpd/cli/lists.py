@@ -122,6 +122,11 @@ def outcome(one: OperationView) -> str:
 
 
 def _result(result: Mapping[str, Json]) -> str:
+    lost = result.get("prompt_cache")
+    return _came(result) if lost is None else f"{_came(result)} ({lost})"
+
+
+def _came(result: Mapping[str, Json]) -> str:
     match result:
         case {"decisions": [*_, {"reason": str() as reason}]}:
             return reason

@@ -19,6 +19,7 @@ from mtpd.control.plans import (
     tune_plan,
 )
 from mtpd.control.queries import Queries
+from mtpd.engine.kept import lost_sentence
 from mtpd.errors import MtpdError
 from mtpd.views import encode
 from tuner.types import Act, Decision
@@ -180,7 +181,7 @@ class Control(Queries):
             operation_id=progress.operation_id,
             inputs={"force": force, "pin": bool(pin)},
         )
-        began = self._p.clock.now()
+        began, before = self._p.clock.now(), self._serving()
         try:
             view = await self._p.switchboard.switch(arm, reason=reason, force=force)
         except MtpdError as error:
@@ -192,10 +193,22 @@ class Control(Queries):
             self._p.choices.pin(arm, reason=reason, decision_id=decision.id)
         elif pin is None:
             self._p.choices.unpin(arm.profile)
-        await self._p.journal.outcome(decision.id, f"{view.state}, {view.residency.state}")
+        stopped = before - self._serving()
+        lost = lost_sentence(self._p.kept.of(stopped)) if stopped else None
+        outcome = (view.state, view.residency.state, *(() if lost is None else (lost,)))
+        await self._p.journal.outcome(decision.id, ", ".join(outcome))
         held = self._p.choices.of_profile(self._p.config.profiles[arm.profile])
         choice = self._p.choices.view(arm.profile, held)
-        return {"decision": decision.id, "engine": encode(view), "choice": encode(choice)}
+        return {
+            "decision": decision.id,
+            "engine": encode(view),
+            "choice": encode(choice),
+            "prompt_cache": lost,
+        }
+
+    def _serving(self) -> frozenset[str]:
+        """The starts that have a process now."""
+        return frozenset(e.id for e in self._p.switchboard.engines() if e.pid is not None and e.id)
 
     def _profile_or_pool(self, name: str) -> Profile:
         pool = self._p.config.pools.get(name)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mtpd.control.recorder import StoreRecorder
     from mtpd.control.tuning import Tuning
     from mtpd.engine.client import EngineClient
+    from mtpd.engine.kept import PromptCaches
     from mtpd.gpu.views import DeviceView
     from mtpd.operations import Operations
     from mtpd.proxy.switch import Switchboard
@@ -36,6 +37,7 @@ class Parts:
         gates: Reads the gates.
         devices: Reads the devices.
         on_switched: Told how a switch ended and how many seconds it took.
+        kept: How much of their prompts the engines keep.
     """
 
     facts: DaemonFacts
@@ -53,3 +55,4 @@ class Parts:
     gates: Callable[[], Awaitable[tuple[GateView, ...]]]
     devices: Callable[[], Awaitable[tuple[DeviceView, ...]]]
     on_switched: Callable[[str, float], None]
+    kept: PromptCaches

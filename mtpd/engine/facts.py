@@ -28,6 +28,7 @@ from mtpd.engine.facts_run import (
     Progress,
     PromptReprocessed,
     SecondInterrupt,
+    SlotReleased,
     SpecStatistics,
     TaskCancelled,
 )
@@ -108,6 +109,7 @@ __all__ = [
     "RecurrentState",
     "RsSeq",
     "SecondInterrupt",
+    "SlotReleased",
     "SlotsReady",
     "SpecImplementation",
     "SpecParameters",
@@ -170,5 +172,6 @@ Fact = (
     | GpuError
     | CleaningUp
     | SecondInterrupt
+    | SlotReleased
     | LogDialectUnknown
 )

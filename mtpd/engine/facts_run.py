@@ -31,6 +31,7 @@ __all__ = [
     "Progress",
     "PromptReprocessed",
     "SecondInterrupt",
+    "SlotReleased",
     "SpecStatistics",
     "TaskCancelled",
 ]
@@ -132,6 +133,19 @@ class SpecStatistics:
     mean_len: float | None = None
     rates: tuple[float, ...] | None = None
     ms: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotReleased:
+    """A request has ended, completely or not; its slot keeps this much of it.
+
+    Attributes:
+        tokens: Of prompt and reply, which a request that begins alike is spared.
+    """
+
+    slot: int
+    task: int
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)

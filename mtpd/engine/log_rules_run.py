@@ -29,6 +29,7 @@ from mtpd.engine.facts import (
     Progress,
     PromptReprocessed,
     SecondInterrupt,
+    SlotReleased,
     SpecStatistics,
     TaskCancelled,
 )
@@ -140,6 +141,11 @@ REQUEST_RULES = (
         "n_gen =",
         rf"{_SLOT}n_gen = *(?P<n>\d+), tg = *(?P<tg>{NUMBER}) t/s, tg_3s = *(?P<tg3>{NUMBER})",
         _progress,
+    ),
+    rule(
+        "stop processing: n_tokens =",
+        rf"{_SLOT}stop processing: n_tokens = *(?P<n>\d+)",
+        lambda m: SlotReleased(slot=int(m["slot"]), task=int(m["task"]), tokens=int(m["n"])),
     ),
     rule(
         "forcing full prompt re-processing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -278,6 +279,32 @@ async def test_what_does_not_exist_is_refused_with_what_is_close() -> None:
             await running.control.switch(model="alpha", depth=9, force=False, idempotency_key=None)
         async with client.post("/completion", json={"model": "alhpa", "prompt": "x"}) as reply:
             assert reply.status == 404
+
+
+async def test_a_switch_says_how_much_of_the_prompts_went_with_the_engine() -> None:
+    async with home(STUDY_ROWS) as place, daemon_at(place) as (running, client):
+        said = []
+        for depth, tokens in ((1, 40), (2, 0), (1, 0)):
+            ordered = await running.control.switch(
+                model="first", depth=depth, force=False, idempotency_key=None
+            )
+            ended = await run_operation(running, ordered)
+            assert ended.result is not None
+            said.append(ended.result["prompt_cache"])
+            if tokens:
+                body = {"model": "alpha", "prompt": "x", "n_predict": tokens}
+                async with client.post("/completion", json=body) as reply:
+                    assert reply.status == 200
+                    await reply.read()
+        assert said[0] is None
+        told = [re.fullmatch(r"prompt cache lost: (\d+) tokens", str(one)) for one in said[1:]]
+        spoken, proof = (0 if one is None else int(one[1]) for one in told)
+        assert spoken > 40 > proof > 0
+        (last, before, _) = await running.control.decisions(subject="alpha", limit=3)
+        assert (before.outcome, last.outcome) == (
+            f"ready, host, {said[1]}",
+            f"ready, host, {said[2]}",
+        )
 
 
 async def test_requests_wait_while_a_calibration_holds_the_device() -> None:

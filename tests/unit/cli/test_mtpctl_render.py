@@ -163,6 +163,9 @@ def test_what_an_operator_set_is_shown_with_what_was_measured_and_the_way_back()
         "alpha is ready at depth 1, set by an operator; "
         "mtpctl switch alpha --measured goes back to the measured depth 3"
     )
+    done = {"engine": done["engine"], "prompt_cache": "prompt cache lost: 383 tokens"}
+    text = lists.outcome(operation_view(kind="switch", state="done", result=done))
+    assert text == "alpha is ready at depth 1 (prompt cache lost: 383 tokens)"
 
 
 def test_a_model_that_cannot_be_served_and_a_mere_measurement_are_said_in_one_line() -> None:

@@ -310,6 +310,13 @@ ERAS: list[tuple[str, f.Fact | None]] = [
         f.DraftVerified(slot=0, task=7, accepted=12, drafted=16, restored=True),
     ),
     (
+        (
+            "0.00.292.471 I slot      release: id  0 | task 1 | stop processing: n_tokens = 153,"
+            " truncated = 0"
+        ),
+        f.SlotReleased(slot=0, task=1, tokens=153),
+    ),
+    (
         "slot print_timing: id  1 | task 0 |      acc per pos = (0.122, 0.000)",
         f.AcceptancePerPosition(slot=1, task=0, rates=(0.122, 0.0)),
     ),
