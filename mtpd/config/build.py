@@ -99,6 +99,9 @@ def _server(table: ServerTable, origins: Origins) -> ServerConfig:
         watch_config=table.watch_config,
         ttl_s=table.ttl_s,
         list_aliases=table.list_aliases,
+        batch_max_requests=table.batch_max_requests,
+        batch_max_s=table.batch_max_s,
+        priority_age_s=table.priority_age_s,
     )
 
 

@@ -39,7 +39,16 @@ _APPLIED = frozenset({"tuning", "pools", "profiles", "workloads", "origins", "so
 
 _PARTLY: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        "server": frozenset({"max_waiting", "queue_timeout_s", "watch_config"}),
+        "server": frozenset(
+            {
+                "max_waiting",
+                "queue_timeout_s",
+                "batch_max_requests",
+                "batch_max_s",
+                "priority_age_s",
+                "watch_config",
+            }
+        ),
         "engine": frozenset({"threads", "load_stall_s"}),
         "budget": frozenset({"headroom_mib"}),
     }

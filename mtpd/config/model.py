@@ -105,6 +105,9 @@ class ServerConfig:
         watch_config: Whether a configuration that was saved is read again by itself.
         ttl_s: Seconds without a request after which an engine is unloaded; 0 means never.
         list_aliases: Whether ``/v1/models`` lists every alias as a model of its own.
+        batch_max_requests: Requests for the serving model that may overtake one for another.
+        batch_max_s: Seconds for which they may.
+        priority_age_s: Seconds after which a waiting request counts as one priority higher.
     """
 
     listen_host: str = "127.0.0.1"
@@ -115,6 +118,9 @@ class ServerConfig:
     watch_config: bool = False
     ttl_s: float = 0.0
     list_aliases: bool = False
+    batch_max_requests: int = 16
+    batch_max_s: float = 30.0
+    priority_age_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,9 @@ class ServerTable(Table):
     watch_config: bool = False
     ttl_s: Ttl = 0.0
     list_aliases: bool = False
+    batch_max_requests: int = Field(default=16, ge=0, le=100_000)
+    batch_max_s: float = Field(default=30.0, ge=0.0, le=_DAY_S)
+    priority_age_s: float = Field(default=30.0, ge=1.0, le=_DAY_S)
 
 
 class EngineTable(Table):

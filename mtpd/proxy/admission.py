@@ -1,10 +1,9 @@
 """Who may run now, who waits, who is turned away: a pure machine for one device.
 
-``step(state, event) -> (state, effects)``. Waiters form one queue in order of arrival.
-The head is admitted when the engine of its profile is ready and has a free slot; when
-the head wants another profile, nobody overtakes it: the running requests end, then the
-engine is changed. So a model is served exactly as long as its waiters are older than
-the oldest waiter of another model, and nobody can be starved.
+``step(state, event) -> (state, effects)``. Waiters form one queue; ``mtpd.proxy.order``
+says who is first and who may overtake. Who is next is admitted when the engine of its
+profile is ready and has a free slot. When the first of the queue wants another profile and
+nobody may overtake it any more, the running requests end, then the engine is changed.
 
 Not covered: how engines start and stop (``mtpd.proxy.switch``), and what a request is.
 """
@@ -15,6 +14,7 @@ import math
 from dataclasses import replace
 from typing import assert_never
 
+from mtpd.proxy import order
 from mtpd.proxy.admission_types import (
     Admit,
     Arrive,
@@ -45,6 +45,7 @@ from mtpd.proxy.admission_types import (
     State,
     Stopped,
     Tick,
+    Turn,
     Waiter,
     WantEngine,
 )
@@ -57,6 +58,8 @@ MAX_RETRY_S = 120
 
 def step(state: State, event: Event) -> Result:
     """The next state and what the switchboard must do."""
+    if isinstance(event, Arrive | Tick | Failed):
+        state = replace(state, now=max(state.now, event.now))
     match event:
         case Arrive() | Leave() | Done() | Tick():
             return _request(state, event)
@@ -79,7 +82,9 @@ def _request(state: State, event: RequestEvent) -> Result:
             return _arrive(state, event)
         case Leave(gone) | Done(gone):
             waiting = tuple(w for w in state.waiting if w.id != gone)
-            return _pump(replace(state, waiting=waiting, running=state.running - {gone}))
+            alone = None if state.alone == gone else state.alone
+            running = state.running - {gone}
+            return _pump(replace(state, waiting=waiting, running=running, alone=alone))
         case Tick(now):
             return _expire(state, now)
         case _:
@@ -93,14 +98,14 @@ def _arrive(state: State, event: Arrive) -> Result:
     if broken is not None and event.now < broken.until:
         rest = broken.until - event.now
         return _turn_away(state, event.id, RejectKind.ENGINE, broken.why, rest)
-    direct = not state.waiting and _may_run(state, event.profile)
-    if not direct and len(state.waiting) >= state.limit:
+    waiter = Waiter(event.id, event.profile, event.now, event.now + state.timeout_s, event.claim)
+    joined, effects = _pump(replace(state, waiting=(*state.waiting, waiter)))
+    if waiter in joined.waiting and len(state.waiting) >= state.limit:
         why = f"{len(state.waiting)} requests are waiting already"
         oldest = state.waiting[0].arrived if state.waiting else event.now
         # The queue is at least as long as its oldest waiter has waited.
         return _turn_away(state, event.id, RejectKind.FULL, why, event.now - oldest)
-    waiter = Waiter(event.id, event.profile, event.now, event.now + state.timeout_s)
-    return _pump(replace(state, waiting=(*state.waiting, waiter)))
+    return joined, effects
 
 
 def _turn_away(state: State, who: int, kind: RejectKind, why: str, retry_s: float) -> Result:
@@ -135,7 +140,8 @@ def _engine(state: State, event: EngineEvent) -> Result:
     match event:
         case Ready(profile, capacity):
             broken = tuple(b for b in state.broken if b.profile != profile)
-            return _pump(replace(state, engine=Serving(profile, capacity), broken=broken))
+            state = replace(state, engine=Serving(profile, capacity), broken=broken)
+            return _pump(_turn(state))
         case Lost():
             if isinstance(state.engine, Serving | Pending):
                 state = replace(state, engine=Recovering(state.engine.profile))
@@ -146,6 +152,17 @@ def _engine(state: State, event: EngineEvent) -> Result:
             return _fail(state, event)
         case _:
             assert_never(event)
+
+
+def _turn(state: State) -> State:
+    """Begin the turn of the model that serves requests now, unless it only came back."""
+    engine, last = state.engine, state.turn
+    if state.held is not None or not isinstance(engine, Serving):
+        return state
+    if last is not None and last.profile == engine.profile:
+        return state
+    waiting = tuple(replace(w, overtaken=0) for w in state.waiting)
+    return replace(state, turn=Turn(engine.profile, state.now), waiting=waiting)
 
 
 def _fail(state: State, event: Failed) -> Result:
@@ -169,7 +186,7 @@ def _gate(state: State, event: GateEvent) -> Result:
         case Hold(reason):
             return _pump(replace(state, held=reason, drained=False))
         case Release():
-            return _pump(replace(state, held=None, drained=False))
+            return _pump(_turn(replace(state, held=None, drained=False)))
         case Close(reason):
             rejects = tuple(
                 Reject(w.id, RejectKind.CLOSED, reason, MIN_RETRY_S) for w in state.waiting
@@ -178,8 +195,8 @@ def _gate(state: State, event: GateEvent) -> Result:
             return state, rejects + effects
         case Forget():
             return _forget(state, event)
-        case Bound(limit, timeout_s):
-            return replace(state, limit=limit, timeout_s=timeout_s), ()
+        case Bound(limit, timeout_s, order=rules):
+            return _pump(replace(state, limit=limit, timeout_s=timeout_s, order=rules))
         case _:
             assert_never(event)
 
@@ -198,30 +215,35 @@ def _forget(state: State, event: Forget) -> Result:
 
 
 def _pump(state: State) -> Result:
-    """Admit from the head of the queue as far as it goes."""
+    """Admit whose turn it is, as far as it goes; then see whether the engine is to change."""
     effects: list[Effect] = []
     if state.held is not None:
         if not state.running and not state.drained:
             state = replace(state, drained=True)
             effects.append(Drained())
         return state, tuple(effects)
-    while state.waiting and _may_run(state, state.waiting[0].profile):
-        head, *rest = state.waiting
-        state = replace(state, waiting=tuple(rest), running=state.running | {head.id})
-        effects.append(Admit(head.id))
-    if state.waiting and _may_change(state, state.waiting[0].profile):
-        wanted = state.waiting[0].profile
-        state = replace(state, engine=Pending(wanted))
-        effects.append(WantEngine(wanted))
+    while (admitted := order.next_to_run(state)) is not None:
+        state = _admit(state, admitted)
+        effects.append(Admit(admitted.id))
+    first = order.first(state)
+    if first is not None and _may_change(state, first.profile):
+        state = replace(state, engine=Pending(first.profile))
+        effects.append(WantEngine(first.profile))
     return state, tuple(effects)
 
 
-def _may_run(state: State, profile: str) -> bool:
-    return (
-        state.held is None
-        and isinstance(state.engine, Serving)
-        and state.engine.profile == profile
-        and len(state.running) < state.engine.capacity
+def _admit(state: State, admitted: Waiter) -> State:
+    passed = {waiter.id for waiter in order.before(state, admitted)}
+    waiting = tuple(
+        replace(w, overtaken=w.overtaken + 1) if w.id in passed else w
+        for w in state.waiting
+        if w.id != admitted.id
+    )
+    return replace(
+        state,
+        waiting=waiting,
+        running=state.running | {admitted.id},
+        alone=admitted.id if admitted.claim.alone else state.alone,
     )
 
 

@@ -9,10 +9,12 @@ import enum
 from dataclasses import dataclass
 
 __all__ = [
+    "ORDINARY",
     "Admit",
     "Arrive",
     "Bound",
     "Broken",
+    "Claim",
     "Close",
     "Done",
     "Drained",
@@ -27,7 +29,9 @@ __all__ = [
     "Leave",
     "Lost",
     "NoEngine",
+    "Order",
     "Pending",
+    "Priority",
     "Ready",
     "Recovering",
     "Reject",
@@ -39,19 +43,74 @@ __all__ = [
     "State",
     "Stopped",
     "Tick",
+    "Turn",
     "Waiter",
     "WantEngine",
 ]
 
 
+class Priority(enum.IntEnum):
+    """How urgent a request is; the smaller, the sooner."""
+
+    HIGH = 0
+    NORMAL = 1
+    LOW = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a request asks of the queue.
+
+    Attributes:
+        priority: How urgent it is.
+        alone: Nothing else may run beside it, as it may bring its engine down.
+    """
+
+    priority: Priority = Priority.NORMAL
+    alone: bool = False
+
+
+ORDINARY = Claim()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """How far requests for the serving model may go before those for another.
+
+    Attributes:
+        batch_max_requests: How many may overtake one waiter in one turn of a model; 0 keeps
+            the order of arrival.
+        batch_max_s: For how long in one turn.
+        age_s: After how long a waiter counts as one priority higher, and once more.
+    """
+
+    batch_max_requests: int = 16
+    batch_max_s: float = 30.0
+    age_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The time for which a model serves without another one in between."""
+
+    profile: str
+    began: float
+
+
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A request in the queue."""
+    """A request in the queue.
+
+    Attributes:
+        overtaken: By how many requests in the present turn.
+    """
 
     id: int
     profile: str
     arrived: float
     deadline: float
+    claim: Claim = Claim()
+    overtaken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +159,13 @@ class State:
     Attributes:
         limit: How many may wait.
         timeout_s: How long each may wait.
+        order: Who may overtake whom.
+        now: The latest time that is known.
+        turn: The model that served last and since when, or None before the first.
         engine: What runs on the device, as far as requests are concerned.
         waiting: The queue, oldest first.
         running: Requests that were admitted and have not ended.
+        alone: The one of them beside which nothing else may run, or None.
         held: Why nobody is admitted at present, or None.
         drained: Whether the present hold has been told that nothing runs any more.
         broken: Profiles that are not tried again for a while.
@@ -111,9 +174,13 @@ class State:
 
     limit: int
     timeout_s: float
+    order: Order = Order()
+    now: float = 0.0
+    turn: Turn | None = None
     engine: Engine = NoEngine()
     waiting: tuple[Waiter, ...] = ()
     running: frozenset[int] = frozenset()
+    alone: int | None = None
     held: str | None = None
     drained: bool = False
     broken: tuple[Broken, ...] = ()
@@ -127,6 +194,7 @@ class Arrive:
     id: int
     profile: str
     now: float
+    claim: Claim = Claim()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +284,11 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The length of the queue and the patience of those who come from now on."""
+    """The length and order of the queue, and the patience of those who come from now on."""
 
     limit: int
     timeout_s: float
+    order: Order
 
 
 RequestEvent = Arrive | Leave | Done | Tick

@@ -17,10 +17,12 @@ from aiohttp import web
 
 from mtpd.events import RequestFinished
 from mtpd.proxy import replies
+from mtpd.proxy.admission_types import ORDINARY, Claim
 from mtpd.proxy.outcomes import RejectedError, UpstreamLostError
 from mtpd.proxy.pace import Pace
 from mtpd.proxy.relay import ClientGoneError, Exchange
 from mtpd.proxy.usage import usage_of
+from mtpd.proxy.wishes import DEADLINE_HEADER, BadWish, Wishes, wishes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,8 +41,6 @@ ATTEMPTS = 2
 BAD_GATEWAY = 502
 CLIENT_GONE = 499
 FAILED = 400
-DEADLINE_HEADER = "X-Mtpd-Deadline-Ms"
-MAX_DEADLINE_MS = 86_400_000
 FORECAST = frozenset({"full", "deadline"})
 """Rejections of a queue that moves; the others know themselves when to come back."""
 
@@ -52,7 +52,9 @@ class Board(Protocol):
     def closed(self) -> bool:
         """Whether everybody is turned away."""
 
-    def lease(self, profile: str, *, request_id: str) -> AbstractAsyncContextManager[Lease]:
+    def lease(
+        self, profile: str, *, request_id: str, claim: Claim = ORDINARY
+    ) -> AbstractAsyncContextManager[Lease]:
         """Use a ready engine while the block runs; raises RejectedError."""
 
     def beside(self, profile: str) -> Lease | None:
@@ -75,6 +77,7 @@ class Record:
     id: str
     path: str
     profile: str
+    wishes: Wishes
     began: float
     outcome: str = "failed"
     status: int = 500
@@ -104,16 +107,15 @@ class Carrier:
 
     async def carry(self, request: web.Request, profile: str, order: Order) -> web.StreamResponse:
         """Serve one request, whatever happens to it."""
-        deadline_s = _deadline_s(request)
-        if deadline_s is None:
-            message = f"{DEADLINE_HEADER} must be whole milliseconds from 1 to {MAX_DEADLINE_MS}"
-            refused = replies.error(400, message, code="invalid_header", param=DEADLINE_HEADER)
+        asked = wishes(request.headers)
+        if isinstance(asked, BadWish):
+            refused = replies.error(400, asked.message, code="invalid_header", param=asked.header)
             refused.headers.update(self._headers)
             return refused
-        record = Record(secrets.token_hex(8), request.path, profile, self._clock.now())
+        record = Record(secrets.token_hex(8), request.path, profile, asked, self._clock.now())
         exchange = Exchange(request, order, headers=self._headers)
         try:
-            return await self._served(exchange, record, deadline_s)
+            return await self._served(exchange, record)
         except ClientGoneError:
             record.outcome, record.status = "client_gone", CLIENT_GONE
             exchange.hang_up()
@@ -125,11 +127,9 @@ class Carrier:
         finally:
             self._report(record, exchange)
 
-    async def _served(
-        self, exchange: Exchange, record: Record, deadline_s: float
-    ) -> web.StreamResponse:
+    async def _served(self, exchange: Exchange, record: Record) -> web.StreamResponse:
         try:
-            await self._within(deadline_s, exchange, record)
+            await self._within(record.wishes.deadline_s, exchange, record)
         except RejectedError as error:
             record.outcome, record.status = "rejected", error.status
             self._forecast(error)
@@ -190,7 +190,9 @@ class Carrier:
         if beside is not None:
             await exchange.over(beside, attempt=attempt)
             return
-        async with self._board.lease(record.profile, request_id=record.id) as lease:
+        claim = Claim(priority=record.wishes.priority)
+        leased = self._board.lease(record.profile, request_id=record.id, claim=claim)
+        async with leased as lease:
             await self._use(exchange, lease, attempt)
 
     async def _use(self, exchange: Exchange, lease: Lease, attempt: int) -> None:
@@ -229,14 +231,3 @@ class Carrier:
                 accepted=usage.accepted,
             )
         )
-
-
-def _deadline_s(request: web.Request) -> float | None:
-    """The client's deadline in seconds, infinite without one; None if it is no number."""
-    asked = request.headers.get(DEADLINE_HEADER)
-    if asked is None:
-        return math.inf
-    if not (asked.isascii() and asked.isdigit() and len(asked) <= len(str(MAX_DEADLINE_MS))):
-        return None
-    milliseconds = int(asked)
-    return milliseconds / 1000 if 1 <= milliseconds <= MAX_DEADLINE_MS else None

@@ -8,7 +8,7 @@ a decision and its effect. Who may start and stop engines is whoever holds ``loc
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
 import anyio
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from mtpd.clock import Clock
+    from mtpd.proxy.admission_types import Claim, Order
     from mtpd.units import DeviceKey
 
 __all__ = ["Lane", "Ticket"]
@@ -70,12 +71,13 @@ class Lane:
         device: DeviceKey,
         limit: int,
         timeout_s: float,
+        order: Order,
         clock: Clock,
         on_want: Callable[[Lane, str], None],
         on_waiting: Callable[[], None],
     ) -> None:
         self.device = device
-        self.state = State(limit=limit, timeout_s=timeout_s)
+        self.state = State(limit=limit, timeout_s=timeout_s, order=order)
         self.lock = anyio.Lock()
         self._clock = clock
         self._on_want, self._on_waiting = on_want, on_waiting
@@ -85,7 +87,8 @@ class Lane:
 
     def post(self, event: Event) -> None:
         """Take one step; never blocks, never fails."""
-        self.state, effects = admission.step(self.state, event)
+        now = replace(self.state, now=self._clock.now())
+        self.state, effects = admission.step(now, event)
         for effect in effects:
             self._execute(effect)
 
@@ -93,11 +96,11 @@ class Lane:
         """Turn away those whose time is up."""
         self.post(Tick(self._clock.now()))
 
-    def arrive(self, profile: str) -> Ticket:
+    def arrive(self, profile: str, claim: Claim) -> Ticket:
         """Queue a request; its ticket says when and how it was decided."""
         self._last_id += 1
         ticket = self._tickets[self._last_id] = Ticket(self._last_id)
-        self.post(Arrive(ticket.id, profile, self._clock.now()))
+        self.post(Arrive(ticket.id, profile, self._clock.now(), claim))
         if ticket.outcome is None:
             self._on_waiting()
         return ticket

@@ -21,7 +21,7 @@ import anyio
 import structlog
 
 from mtpd.proxy import admission
-from mtpd.proxy.admission_types import Bound, Close, Forget
+from mtpd.proxy.admission_types import ORDINARY, Bound, Claim, Close, Forget, Order
 from mtpd.proxy.changes import DRAIN_S, Changes
 from mtpd.proxy.engines import Terms
 from mtpd.proxy.feasibility import Feasibility
@@ -52,7 +52,7 @@ RECHECK_S = 1.0
 
 
 class Limits(Protocol):
-    """How many requests may wait, and how long; ``ServerConfig`` has both."""
+    """How many requests may wait, how long, and in which order; ``ServerConfig`` has them."""
 
     @property
     def max_waiting(self) -> int:
@@ -61,6 +61,18 @@ class Limits(Protocol):
     @property
     def queue_timeout_s(self) -> float:
         """Seconds each may wait."""
+
+    @property
+    def batch_max_requests(self) -> int:
+        """Requests for the serving model that may overtake one for another."""
+
+    @property
+    def batch_max_s(self) -> float:
+        """Seconds for which they may."""
+
+    @property
+    def priority_age_s(self) -> float:
+        """Seconds after which a waiter counts as one priority higher."""
 
 
 class Switchboard(Generic[C]):
@@ -146,20 +158,22 @@ class Switchboard(Generic[C]):
     # For requests ------------------------------------------------------------------
 
     @asynccontextmanager
-    async def lease(self, profile: str, *, request_id: str) -> AsyncIterator[Lease]:
+    async def lease(
+        self, profile: str, *, request_id: str, claim: Claim = ORDINARY
+    ) -> AsyncIterator[Lease]:
         """Use a ready engine of this profile while the block runs.
 
         Raises:
             RejectedError: The queue is full, the time is up, or there is no engine.
         """
         with self._asking(profile):
-            async with self._served(profile, request_id) as lease:
+            async with self._served(profile, request_id, claim) as lease:
                 yield lease
 
     @asynccontextmanager
-    async def _served(self, profile: str, request_id: str) -> AsyncIterator[Lease]:
+    async def _served(self, profile: str, request_id: str, claim: Claim) -> AsyncIterator[Lease]:
         lane = self._lane(profile)
-        ticket = lane.arrive(profile)
+        ticket = lane.arrive(profile, claim)
         log.debug("request.arrived", request_id=request_id, profile=profile, ticket=ticket.id)
         try:
             await lane.admitted(ticket)
@@ -304,7 +318,7 @@ class Switchboard(Generic[C]):
         """Let other limits hold for requests that come from now on."""
         self._limits = limits
         for lane in self._lanes.values():
-            lane.post(Bound(limits.max_waiting, limits.queue_timeout_s))
+            lane.post(Bound(limits.max_waiting, limits.queue_timeout_s, _order(limits)))
 
     def forget(self, profiles: Iterable[str], why: str) -> None:
         """Turn away those who wait for profiles that are not served any more."""
@@ -342,6 +356,7 @@ class Switchboard(Generic[C]):
                 device=device,
                 limit=self._limits.max_waiting,
                 timeout_s=self._limits.queue_timeout_s,
+                order=_order(self._limits),
                 clock=self._clock,
                 on_want=self._want,
                 on_waiting=self._rearm,
@@ -373,6 +388,14 @@ class Switchboard(Generic[C]):
     async def _bring_up_for_requests(self, lane: Lane, profile: str) -> None:
         async with lane.lock:
             await self._changes.for_requests(lane, profile)
+
+
+def _order(limits: Limits) -> Order:
+    return Order(
+        batch_max_requests=limits.batch_max_requests,
+        batch_max_s=limits.batch_max_s,
+        age_s=limits.priority_age_s,
+    )
 
 
 def _patience(asked: float | None, *, force: bool) -> float:

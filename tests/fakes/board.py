@@ -31,6 +31,9 @@ __all__ = ["Bench", "Client", "Queue", "arm", "bench", "clients", "until"]
 class Queue:
     max_waiting: int = 64
     queue_timeout_s: float = 120.0
+    batch_max_requests: int = 16
+    batch_max_s: float = 30.0
+    priority_age_s: float = 30.0
 
 
 def arm(profile: str, depth: int = 0) -> Arm:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -8,6 +10,9 @@ from tests.fakes.actors import Fails, Loads
 from tests.fakes.board import arm, until
 from tests.fakes.front import stage
 from tests.fakes.upstream import json_reply
+
+if TYPE_CHECKING:
+    from tests.fakes.front import Stage
 
 REPLY = b'{"choices":[{"message":{"content":"x"}}]}'
 
@@ -80,3 +85,36 @@ async def test_requests_wait_through_a_switch_and_none_is_lost() -> None:
         await until(lambda: len(depths) == 48)
         assert depths[-1] == "3"
         assert {event.outcome for event in s.finished} == {"complete"}
+
+
+async def test_an_urgent_request_is_served_before_one_that_came_first() -> None:
+    async with stage(json_reply(REPLY)) as s:
+        s.bench.actor("a").script.append(Loads(gate := anyio.Event()))
+        async with anyio.create_task_group() as tasks:
+            for number, priority in enumerate(("low", "normal", "HIGH")):
+                tasks.start_soon(ask_with, s, {"X-Mtpd-Priority": priority})
+                await until(partial(waits, s, number + 1))
+            gate.set()
+        users = [json.loads(talk.body)["user"] for talk in s.engine.seen]
+        assert users == ["HIGH", "normal", "low"]
+
+
+async def test_a_priority_that_does_not_exist_is_refused() -> None:
+    async with stage(json_reply(REPLY)) as s:
+        headers = {"X-Mtpd-Priority": "urgent"}
+        async with s.session.post(s.url(), json={"model": "a"}, headers=headers) as response:
+            error = (await response.json())["error"]
+        assert response.status == 400
+        assert (error["code"], error["param"]) == ("invalid_header", "X-Mtpd-Priority")
+        assert "one of high, normal, low" in error["message"]
+        assert s.engine.seen == []
+
+
+def waits(s: Stage, count: int) -> bool:
+    return s.bench.board.queue().waiting == count
+
+
+async def ask_with(s: Stage, headers: dict[str, str]) -> None:
+    body = {"model": "a", "user": headers["X-Mtpd-Priority"]}
+    async with s.session.post(s.url(), json=body, headers=headers) as response:
+        assert await response.read() == REPLY

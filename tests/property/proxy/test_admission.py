@@ -6,6 +6,7 @@ engine only with the device to itself, and holds and releases in turn.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import settings
@@ -16,6 +17,7 @@ from mtpd.proxy import admission
 from mtpd.proxy.admission_types import (
     Admit,
     Arrive,
+    Claim,
     Close,
     Done,
     Drained,
@@ -25,6 +27,8 @@ from mtpd.proxy.admission_types import (
     Hold,
     Leave,
     Lost,
+    Order,
+    Priority,
     Ready,
     Recovering,
     Reject,
@@ -37,18 +41,27 @@ from mtpd.proxy.admission_types import (
 
 PROFILES = st.sampled_from(["a", "b", "c"])
 TIMEOUT_S = 10.0
+CLAIMS = st.builds(Claim, priority=st.sampled_from(Priority), alone=st.booleans())
+ORDERS = st.builds(
+    Order,
+    batch_max_requests=st.integers(0, 2),
+    batch_max_s=st.floats(0.0, 5.0),
+    age_s=st.floats(0.5, 4.0),
+)
 
 
 class World(RuleBasedStateMachine):
     """Everything that may happen to one device."""
 
-    @initialize(limit=st.integers(0, 4))
-    def begin(self, limit: int) -> None:
-        self.state = State(limit=limit, timeout_s=TIMEOUT_S)
+    @initialize(limit=st.integers(0, 6), order=ORDERS)
+    def begin(self, limit: int, order: Order) -> None:
+        self.state = State(limit=limit, timeout_s=TIMEOUT_S, order=order)
         self.now = 0.0
         self.next_id = 0
         self.waiting: dict[int, tuple[str, float]] = {}
         self.running: dict[int, str] = {}
+        self.claims: dict[int, Claim] = {}
+        self.passed: dict[int, int] = {}
         self.ended: set[int] = set()
         self.engine: str | None = None
         self.wanted: str | None = None
@@ -56,7 +69,7 @@ class World(RuleBasedStateMachine):
         self.drained = False
 
     def post(self, event: Event) -> None:
-        self.state, effects = admission.step(self.state, event)
+        self.state, effects = admission.step(replace(self.state, now=self.now), event)
         for effect in effects:
             match effect:
                 case Admit(who):
@@ -80,20 +93,31 @@ class World(RuleBasedStateMachine):
         profile, _ = self.waiting.pop(who)
         assert not self.held, "admitted into a held device"
         assert self.engine == profile, "a request runs on another model's engine"
-        older = [p for w, (p, _) in self.waiting.items() if w < who]
-        assert not older, "somebody was overtaken"
+        alone = [self.claims[other].alone for other in (who, *self.running)]
+        assert len(alone) == 1 or not any(alone), "somebody is not alone"
+        for other, (others, arrived) in self.waiting.items():
+            if other < who and self.is_first_class(other, arrived):
+                assert others != profile, "overtaken within one model"
+                self.passed[other] = self.passed.get(other, 0) + 1
+                assert self.passed[other] <= 2 * self.state.order.batch_max_requests
         self.running[who] = profile
+
+    def is_first_class(self, who: int, arrived: float) -> bool:
+        """Whether a waiter has come to the highest priority, by its own or by its age."""
+        aged = (self.now - arrived) // self.state.order.age_s
+        return aged >= self.claims[who].priority
 
     def end_waiting(self, who: int) -> None:
         del self.waiting[who]
         assert who not in self.ended
         self.ended.add(who)
 
-    @rule(profile=PROFILES)
-    def arrive(self, profile: str) -> None:
+    @rule(profile=PROFILES, claim=CLAIMS)
+    def arrive(self, profile: str, claim: Claim) -> None:
         self.next_id += 1
         self.waiting[self.next_id] = (profile, self.now)
-        self.post(Arrive(self.next_id, profile, self.now))
+        self.claims[self.next_id] = claim
+        self.post(Arrive(self.next_id, profile, self.now, claim))
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
@@ -207,7 +231,7 @@ class World(RuleBasedStateMachine):
         assert not self.running
         assert self.ended == set(range(1, self.next_id + 1))
         self.post(Close("end"))
-        self.arrive("a")
+        self.arrive("a", Claim())
         assert not self.waiting
 
     def one_step_on(self) -> None:

@@ -7,6 +7,7 @@ from mtpd.proxy.admission_types import (
     Admit,
     Arrive,
     Bound,
+    Claim,
     Close,
     Done,
     Drained,
@@ -17,6 +18,8 @@ from mtpd.proxy.admission_types import (
     Hold,
     Leave,
     Lost,
+    Order,
+    Priority,
     Ready,
     Reject,
     RejectKind,
@@ -28,6 +31,9 @@ from mtpd.proxy.admission_types import (
 )
 
 EMPTY = State(limit=3, timeout_s=120.0)
+STRICT = replace(EMPTY, order=Order(batch_max_requests=0))
+HIGH, LOW = Claim(priority=Priority.HIGH), Claim(priority=Priority.LOW)
+ALONE = Claim(alone=True)
 
 
 def play(state: State, *events: Event) -> tuple[State, list[Effect]]:
@@ -56,11 +62,10 @@ def test_no_more_run_than_the_engine_has_slots() -> None:
     assert step(state, Done(1))[1] == (Admit(2),)
 
 
-def test_another_model_waits_until_the_running_request_ends_and_is_not_overtaken() -> None:
-    state, effects = play(
-        serving(capacity=2), Arrive(1, "a", 0.0), Arrive(2, "b", 1.0), Arrive(3, "a", 2.0)
-    )
-    assert effects == [Admit(1)]
+def test_another_model_waits_until_the_running_request_ends() -> None:
+    state, effects = play(STRICT, Ready("a", 2), Arrive(1, "a", 0.0), Arrive(2, "b", 1.0))
+    state, more = play(state, Arrive(3, "a", 2.0))
+    assert (effects, more) == ([Admit(1)], [])
     state, effects = play(state, Done(1))
     assert effects == [WantEngine("b")]
     state, effects = play(state, Ready("b", 2))
@@ -68,12 +73,110 @@ def test_another_model_waits_until_the_running_request_ends_and_is_not_overtaken
     assert step(state, Done(2))[1] == (WantEngine("a"),)
 
 
-def test_waiters_older_than_the_other_model_are_served_before_the_change() -> None:
+def test_without_batches_the_order_of_arrival_decides() -> None:
     state, _ = play(
-        serving(), Arrive(1, "a", 0), Arrive(2, "a", 1), Arrive(3, "b", 2), Arrive(4, "a", 3)
+        play(STRICT, Ready("a", 1))[0],
+        Arrive(1, "a", 0),
+        Arrive(2, "a", 1),
+        Arrive(3, "b", 2),
+        Arrive(4, "a", 3),
     )
     state, effects = play(state, Done(1), Done(2), Ready("b", 1), Done(3), Ready("a", 1))
     assert effects == [Admit(2), WantEngine("b"), Admit(3), WantEngine("a"), Admit(4)]
+
+
+def test_waiters_of_the_serving_model_are_served_before_a_change() -> None:
+    arrivals = [Arrive(n, "ab"[n % 2], float(n)) for n in range(6)]
+    state, effects = play(replace(serving(), limit=9), *arrivals, Done(0), Done(2), Done(4))
+    assert effects == [Admit(0), Admit(2), Admit(4), WantEngine("b")]
+    assert play(state, Ready("b", 1), Done(1), Done(3))[1] == [Admit(1), Admit(3), Admit(5)]
+
+
+def test_a_free_slot_of_the_serving_model_is_used_while_another_model_waits() -> None:
+    state, _ = play(serving(capacity=2), Arrive(1, "a", 0), Arrive(2, "b", 1))
+    assert step(state, Arrive(3, "a", 2.0))[1] == (Admit(3),)
+
+
+def test_whoever_was_overtaken_often_enough_is_next() -> None:
+    state = replace(serving(), limit=9, order=Order(batch_max_requests=2))
+    state, _ = play(state, Arrive(1, "a", 0), Arrive(2, "b", 1))
+    state, _ = play(state, *(Arrive(n, "a", 2.0) for n in (3, 4, 5)))
+    assert play(state, Done(1), Done(3), Done(4))[1] == [Admit(3), Admit(4), WantEngine("b")]
+
+
+def test_whoever_has_waited_long_enough_is_next() -> None:
+    state = replace(serving(), order=Order(batch_max_s=20.0))
+    state, _ = play(state, Arrive(1, "a", 0), Arrive(2, "b", 1.0), Arrive(3, "a", 2))
+    assert play(state, Tick(20.9), Done(1))[1] == [Admit(3)]
+    assert play(state, Tick(21.0), Done(1))[1] == [WantEngine("b")]
+
+
+def test_a_change_is_worth_a_batch_also_where_everybody_has_waited_long() -> None:
+    state = replace(serving(), limit=9, timeout_s=900.0)
+    state, _ = play(state, Arrive(1, "a", 0), *(Arrive(n, "ba"[n % 2], 1.0) for n in range(2, 8)))
+    state, effects = play(state, Tick(300.0), Done(1))
+    assert effects == [WantEngine("b")]
+    assert play(state, Ready("b", 1), Done(2), Done(4))[1] == [Admit(2), Admit(4), Admit(6)]
+
+
+def test_a_crash_in_a_turn_begins_no_other_one() -> None:
+    state = replace(serving(), order=Order(batch_max_requests=1))
+    state, _ = play(state, Arrive(1, "a", 0), Arrive(2, "b", 1), Arrive(3, "a", 2), Done(1))
+    state, _ = play(state, Arrive(4, "a", 3), Lost(), Ready("a", 1))
+    assert step(state, Done(3))[1] == (WantEngine("b"),)
+
+
+def test_who_waited_through_a_measurement_is_not_overtaken_anew() -> None:
+    state = replace(serving(), order=Order(batch_max_requests=1))
+    state, _ = play(state, Arrive(1, "a", 0), Arrive(2, "b", 1), Arrive(3, "a", 2), Done(1))
+    state, _ = play(state, Arrive(4, "a", 3), Hold("x"), Done(3), Ready("c", 1), Ready("a", 1))
+    assert step(state, Release())[1] == (WantEngine("b"),)
+
+
+# Priorities -------------------------------------------------------------------------
+
+
+def test_a_more_urgent_request_is_served_first() -> None:
+    state, _ = play(
+        serving(),
+        Arrive(1, "a", 0),
+        Arrive(2, "a", 1, LOW),
+        Arrive(3, "a", 2),
+        Arrive(4, "a", 3, HIGH),
+    )
+    assert play(state, Done(1), Done(4), Done(3))[1] == [Admit(4), Admit(3), Admit(2)]
+
+
+def test_a_less_urgent_request_does_not_overtake_one_for_another_model() -> None:
+    state, _ = play(serving(), Arrive(1, "a", 0), Arrive(2, "a", 1), Arrive(3, "b", 2, HIGH))
+    assert step(state, Done(1))[1] == (WantEngine("b"),)
+
+
+def test_a_patient_request_is_taken_for_more_urgent_ones() -> None:
+    state = replace(serving(), order=Order(age_s=30.0), limit=9)
+    state, _ = play(state, Arrive(1, "a", 0), Arrive(2, "a", 1, LOW), Arrive(3, "a", 30.9))
+    assert play(state, Tick(30.95), Done(1))[1] == [Admit(3)]
+    assert play(state, Tick(31.0), Done(1))[1] == [Admit(2)]
+    state, _ = play(state, Arrive(4, "a", 60.5, HIGH))
+    assert play(state, Tick(60.5), Done(1))[1] == [Admit(4)]
+    assert play(state, Tick(61.0), Done(1))[1] == [Admit(2)]
+
+
+# Requests that run alone ------------------------------------------------------------
+
+
+def test_a_request_that_wants_to_be_alone_waits_for_the_others_and_they_for_it() -> None:
+    state, effects = play(serving(capacity=3), Arrive(1, "a", 0), Arrive(2, "a", 1, ALONE))
+    state, more = play(state, Arrive(3, "a", 2))
+    assert (effects, more) == ([Admit(1)], [])
+    state, effects = play(state, Done(1))
+    assert effects == [Admit(2)]
+    assert step(state, Arrive(4, "a", 3))[1] == ()
+    assert step(state, Done(2))[1] == (Admit(3),)
+    assert step(state, Leave(2))[1] == (Admit(3),)
+
+
+# The limit --------------------------------------------------------------------------
 
 
 def test_a_request_that_can_run_at_once_does_not_count_as_a_waiter() -> None:
@@ -222,9 +325,14 @@ def test_what_runs_on_a_model_that_is_taken_away_goes_on() -> None:
 
 
 def test_other_limits_hold_for_those_who_come_from_then_on() -> None:
-    state, _ = play(serving("a"), Arrive(1, "a", 0.0), Arrive(2, "a", 0.0), Bound(1, 5.0))
+    state, _ = play(serving("a"), Arrive(1, "a", 0.0), Arrive(2, "a", 0.0), Bound(1, 5.0, Order()))
     state, effects = play(state, Arrive(3, "a", 1.0))
     assert isinstance(effects[0], Reject)
     assert next_deadline(state) == EMPTY.timeout_s
     state, _ = play(state, Leave(2), Arrive(4, "a", 2.0))
     assert next_deadline(state) == 7.0
+
+
+def test_another_order_holds_for_those_who_wait_already() -> None:
+    state, _ = play(STRICT, Ready("a", 2), Arrive(1, "a", 0), Arrive(2, "b", 1), Arrive(3, "a", 2))
+    assert step(state, Bound(3, 120.0, Order(batch_max_requests=1)))[1] == (Admit(3),)
