@@ -15,18 +15,19 @@ import math
 from collections import deque
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
 import structlog
 
 from mtpd.proxy import admission
-from mtpd.proxy.admission_types import ORDINARY, Bound, Claim, Close, Forget, Order
+from mtpd.proxy.admission_types import ORDINARY, Bound, Claim, Close, Forget
 from mtpd.proxy.changes import DRAIN_S, Changes
 from mtpd.proxy.engines import Terms
 from mtpd.proxy.feasibility import Feasibility
 from mtpd.proxy.hold import Hold
 from mtpd.proxy.lane import Lane
+from mtpd.proxy.limits import Limits, order_of
 from mtpd.proxy.outcomes import DrainTimeoutError, RejectedError, Renewal, Renewed
 from mtpd.views import QueueView
 
@@ -42,37 +43,13 @@ if TYPE_CHECKING:
     from mtpd.views import EngineView
     from tuner.types import Arm
 
-__all__ = ["Limits", "Switchboard"]
+__all__ = ["Switchboard"]
 
 log = structlog.get_logger()
 
 C = TypeVar("C")
 
 RECHECK_S = 1.0
-
-
-class Limits(Protocol):
-    """How many requests may wait, how long, and in which order; ``ServerConfig`` has them."""
-
-    @property
-    def max_waiting(self) -> int:
-        """Requests that may wait per device."""
-
-    @property
-    def queue_timeout_s(self) -> float:
-        """Seconds each may wait."""
-
-    @property
-    def batch_max_requests(self) -> int:
-        """Requests for the serving model that may overtake one for another."""
-
-    @property
-    def batch_max_s(self) -> float:
-        """Seconds for which they may."""
-
-    @property
-    def priority_age_s(self) -> float:
-        """Seconds after which a waiter counts as one priority higher."""
 
 
 class Switchboard(Generic[C]):
@@ -318,7 +295,7 @@ class Switchboard(Generic[C]):
         """Let other limits hold for requests that come from now on."""
         self._limits = limits
         for lane in self._lanes.values():
-            lane.post(Bound(limits.max_waiting, limits.queue_timeout_s, _order(limits)))
+            lane.post(Bound(limits.max_waiting, limits.queue_timeout_s, order_of(limits)))
 
     def forget(self, profiles: Iterable[str], why: str) -> None:
         """Turn away those who wait for profiles that are not served any more."""
@@ -356,7 +333,7 @@ class Switchboard(Generic[C]):
                 device=device,
                 limit=self._limits.max_waiting,
                 timeout_s=self._limits.queue_timeout_s,
-                order=_order(self._limits),
+                order=order_of(self._limits),
                 clock=self._clock,
                 on_want=self._want,
                 on_waiting=self._rearm,
@@ -388,14 +365,6 @@ class Switchboard(Generic[C]):
     async def _bring_up_for_requests(self, lane: Lane, profile: str) -> None:
         async with lane.lock:
             await self._changes.for_requests(lane, profile)
-
-
-def _order(limits: Limits) -> Order:
-    return Order(
-        batch_max_requests=limits.batch_max_requests,
-        batch_max_s=limits.batch_max_s,
-        age_s=limits.priority_age_s,
-    )
 
 
 def _patience(asked: float | None, *, force: bool) -> float:
