@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed-dev
 DEMO   := .venv-demo
 DEMO_STAMP := $(DEMO)/.installed
 
-.PHONY: demo test check bench clean format lint types contracts deps spelling
+.PHONY: demo test check bench endurance clean format lint types contracts deps spelling
 
 demo: $(DEMO_STAMP)  ## measure the two bundled models on this machine, choose, and serve
 	$(DEMO)/bin/mtpd demo $(DEMO_ARGS)
@@ -38,6 +38,9 @@ spelling: $(STAMP)
 
 bench: $(STAMP)  ## measure, print, never assert; numbers go to docs/benchmarks.md
 	$(BIN)/python -m tests.bench
+
+endurance: $(STAMP)  ## the tests that `make test` runs in part, in full
+	MTPD_ENDURANCE=1 $(BIN)/pytest --all-must-run -o min_tests=2 tests/faults/test_switches_under_load.py
 
 clean:
 	rm -rf $(VENV) $(DEMO) .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
