@@ -25,6 +25,7 @@ from mtpd.config.live import LiveConfig
 from mtpd.control.facts import DaemonFacts
 from mtpd.control.hashing import DELAY_S
 from mtpd.engine import binary
+from mtpd.errors import ConfigError
 from mtpd.events import DaemonStarted, DaemonStopping
 from mtpd.faults import Faults, NoFaults
 from mtpd.gpu.card import find_card
@@ -32,6 +33,7 @@ from mtpd.house import House
 from mtpd.listen import bind_tcp, bind_unix, serving, url_of
 from mtpd.logfeed import DAEMON
 from mtpd.store.db import Database
+from mtpd.store.token_file import TokenFile, Tokens
 from mtpd.supervise import lock
 
 if TYPE_CHECKING:
@@ -90,6 +92,7 @@ async def daemon(
 
     Raises:
         StateError: Another daemon uses the state directory, or it cannot be used.
+        ConfigError: Other machines would reach a daemon that has no access tokens.
         BinaryError: There is no usable engine.
         MtpdError: An address cannot be bound.
     """
@@ -98,6 +101,8 @@ async def daemon(
         directories.create()
         private_directory(directories.state / "logs")
         stack.enter_context(lock.hold(directories.state))
+        live = LiveConfig(config)
+        tokens = _tokens(live, directories, clock)
         tcp = bind_tcp(config.server.listen_host, config.server.listen_port)
         stack.callback(tcp.close)
         socket_path = directories.control_socket(config.server.control_socket)
@@ -113,12 +118,13 @@ async def daemon(
         bus = Bus(boot=uuid.uuid4().hex[:12], clock=clock)
         stack.callback(bus.close)
         house = House(
-            LiveConfig(config),
+            live,
             directories,
             engine,
             store,
             bus,
             card=await find_card(engine, root=machine),
+            tokens=tokens,
             clock=clock,
             faults=faults,
             hash_delay_s=hash_delay_s,
@@ -157,6 +163,22 @@ async def daemon(
             control_socket=socket_path,
         )
         bus.publish(DaemonStopping(reason="the daemon was told to end"))
+
+
+def _tokens(config: LiveConfig, directories: Directories, clock: Clock) -> Tokens:
+    """The access tokens, without which nothing is open to other machines."""
+    tokens = Tokens(TokenFile(directories.state, clock), lambda: config.now.tokens)
+    tokens.load()
+    server = config.server
+    if server.remote and not tokens.all():
+        origin = config.now.origins.get("server.listen", "default")
+        problem = (
+            f"{origin}: server.listen: {server.listen} can be reached from other machines, and "
+            "there is no access token"
+        )
+        hint = f"make one: mtpd token add NAME --state-dir {directories.state}"
+        raise ConfigError((problem,), hint=hint)
+    return tokens
 
 
 async def serve(config: Config, directories: Directories, *, path_env: str) -> None:

@@ -16,6 +16,7 @@ from aiohttp import web
 from mtpd import metrics as prometheus
 from mtpd.api import problem
 from mtpd.api.application import application
+from mtpd.api.gate import Gate
 from mtpd.control.backend import Control
 from mtpd.control.choices import Choices
 from mtpd.control.device import SwitchboardDevice
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from mtpd.faults import Faults
     from mtpd.gpu.card import Card
     from mtpd.store.db import Database
+    from mtpd.store.token_file import Tokens
     from mtpd.types import EngineBinary, EngineKey
     from mtpd.views import StatusView
 
@@ -83,6 +85,7 @@ class House:
         bus: Bus,
         *,
         card: Card,
+        tokens: Tokens,
         clock: Clock,
         faults: Faults,
         hash_delay_s: float,
@@ -105,6 +108,9 @@ class House:
         )
         self.metrics = Metrics(snapshot=lambda: self._status, dropped_readers=lambda: bus.dropped)
         self.metrics.registry.register(self.telemetry.collector)
+        self._gate = Gate(
+            tokens=tokens, remote=config.server.remote, clock=clock, count=self.metrics.refused
+        )
         self.planner = LaunchPlanner(
             config=config,
             binary=engine,
@@ -236,6 +242,7 @@ class House:
             on_finished=self._publish,
             clock=self._clock,
             instance=self._bus.boot,
+            gate=self._gate,
         )
 
     def _actor(self, key: EngineKey) -> EngineActor:

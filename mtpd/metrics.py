@@ -93,6 +93,9 @@ class Metrics:
             "profile",
             "position",
         )
+        self._refusals = self._counter(
+            "refused_requests", "Requests that were refused at the door", "problem"
+        )
         self.registry.register(_Standing(snapshot, dropped_readers))
         ProcessCollector(namespace="mtpd", registry=self.registry)
 
@@ -125,6 +128,10 @@ class Metrics:
         """Count a switch: ``done``, ``failed`` or ``cancelled``, and how long it took."""
         self._switches.labels(outcome).inc()
         self._switch_s.observe(duration_s)
+
+    def refused(self, problem: str) -> None:
+        """Count a request that was not let through, by the slug of its problem."""
+        self._refusals.labels(problem).inc()
 
     def text(self) -> bytes:
         """Everything in the text format, of type ``CONTENT_TYPE``."""

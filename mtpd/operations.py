@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import anyio
 import structlog
 
+from mtpd.actor import actor
 from mtpd.clock import rfc3339
 from mtpd.errors import ConflictError, MtpdError, StoreError, expected
 from mtpd.events import OperationChanged
@@ -174,6 +175,7 @@ class Operations:
             ended_at=None,
             result=None,
             error=None,
+            actor=actor(),
         )
         request = _Start(_Live(view=view, run=run, key=idempotency_key))
         # Posted, not done here: a client that leaves meanwhile cancels this task, and a row

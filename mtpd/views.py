@@ -174,7 +174,12 @@ class MeasurementView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionView:
-    """One journalled decision."""
+    """One journalled decision.
+
+    Attributes:
+        actor: Who asked for the operation that it belongs to; None where the daemon decided
+            by itself, or where it is not known.
+    """
 
     id: int
     at: str
@@ -188,6 +193,7 @@ class DecisionView:
     measurement_ids: tuple[int, ...]
     operation_id: str | None
     outcome: str | None
+    actor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +220,7 @@ class OperationView:
         params: What was asked for.
         result: Kind-specific, once done.
         error: RFC 9457 problem, once failed.
+        actor: Who asked for it, e.g. ``token ops``; None where that is not known.
     """
 
     id: str
@@ -226,6 +233,7 @@ class OperationView:
     ended_at: str | None
     result: dict[str, Json] | None
     error: dict[str, Json] | None
+    actor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from mtpd.api.backend import Backend
+    from mtpd.api.gate import Gate
     from mtpd.clock import Clock
     from mtpd.config.live import Configuration
     from mtpd.control.choices import Choices
@@ -41,6 +42,7 @@ def application(
     on_finished: Callable[[RequestFinished], None],
     clock: Clock,
     instance: str,
+    gate: Gate,
 ) -> web.Application:
     """Everything that is served, on either listener.
 
@@ -54,14 +56,16 @@ def application(
         on_finished: Told of every relayed request once it has ended.
         clock: Measures durations.
         instance: Names this life of the daemon in every response.
+        gate: Asks for tokens over TCP.
     """
     app = web.Application()
     routes.mount(
         app,
         backend,
-        auth=Policy(daemon_uid=os.getuid()),
+        auth=Policy(daemon_uid=os.getuid(), hosts=lambda: config.server.hosts),
         metrics=metrics,
         others=(*swap.routes(feed, board.plans, config), *router_mode.ROUTES),
+        gate=gate,
     )
     forward.mount(
         app,

@@ -1,8 +1,9 @@
 """Who may ask for what: the decision, and the middleware that asks for it.
 
-The transport decides. A peer on the control socket is known by its uid; over TCP
-anybody on this machine, and any web page in its browsers, may be asking, so there
-only reads are answered, and only under a name that is ours. There are no tokens yet.
+A peer on the control socket is known by its uid. Over TCP anybody on this machine, and
+any web page in its browsers, may be asking, so there a name that is ours must be asked
+for, and an access token decides (``mtpd.api.bearer``); as long as there is none, inference
+and reads are open on the loopback, and changes are not.
 """
 
 from __future__ import annotations
@@ -16,19 +17,30 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from mtpd.api.errors import problem_response
+from mtpd import access
+from mtpd.actor import acting_as
+from mtpd.api.bearer import NOTHING_SHOWN, Shown, credentials
+from mtpd.api.gate import refusal
 from mtpd.api.problem import Problem
+from mtpd.proxy.callers import CALLER
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from aiohttp.typedefs import Handler, Middleware
+
+    from mtpd.api.gate import Gate
 
 __all__ = ["Asked", "Peer", "Plane", "Policy", "Scope", "decide", "middleware", "owns"]
 
 CONTROL_PREFIX = "/mtpd/"
+OPEN = frozenset({"/healthz", "/health", "/v1/health"})
+"""Whether the daemon runs, which tells nothing else: no token is asked for."""
+
+_ADMIN = web.RequestKey("mtpd.admin", bool)
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _HTTP_PORT = 80
+_PORTS = {"http": _HTTP_PORT, "https": 443}
 
 
 class Scope(enum.StrEnum):
@@ -43,6 +55,7 @@ class Plane(enum.StrEnum):
 
     CONTROL = "control"
     DATA = "data"
+    OPEN = "open"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +64,11 @@ class Policy:
 
     Attributes:
         daemon_uid: Peers of the control socket with this uid, or root, may do everything.
+        hosts: The names that are ours now beside the loopback's, ``NAME`` or ``NAME:PORT``.
     """
 
     daemon_uid: int
+    hosts: Callable[[], tuple[str, ...]] = tuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +92,7 @@ class Asked:
         hosts: Every ``Host`` header; one is right.
         authority: Of an absolute-form request target, else None.
         media_type: Of the body, lower case, without parameters; None without a body.
+        shown: What the tokens say; not asked on the control socket.
     """
 
     peer: Peer
@@ -87,13 +103,30 @@ class Asked:
     origin: str | None = None
     fetch_site: str | None = None
     media_type: str | None = None
+    shown: Shown = NOTHING_SHOWN
+
+    @property
+    def needs(self) -> access.Scope | None:
+        """What a token must be for; None where nobody needs one."""
+        if self.plane is Plane.OPEN or self.peer.port is None:
+            return None
+        if self.plane is Plane.DATA:
+            return access.Scope.INFER
+        return access.Scope.READ if self.scope is Scope.READ else access.Scope.ADMIN
+
+    @property
+    def actor(self) -> str | None:
+        """Who asks, for the audit trail; None over TCP without a token."""
+        if self.peer.uid is not None:
+            return f"uid {self.peer.uid} over the control socket"
+        return None if self.shown.token is None else f"token {self.shown.token.name}"
 
 
 def decide(asked: Asked, policy: Policy) -> Problem | None:
     """None when the request may go on, else what to answer."""
-    refusals = _DATA if asked.plane is Plane.DATA else _CONTROL
-    for refusal in refusals:
-        problem = refusal(asked, policy)
+    refusals = _CONTROL if asked.plane is Plane.CONTROL else _DATA
+    for refuse in refusals:
+        problem = refuse(asked, policy)
         if problem is not None:
             return problem
     return None
@@ -112,10 +145,10 @@ def _peer(asked: Asked, policy: Policy) -> Problem | None:
     )
 
 
-def _host(asked: Asked, _policy: Policy) -> Problem | None:
+def _host(asked: Asked, policy: Policy) -> Problem | None:
     if asked.peer.port is None:
         return None  # no browser can be led to a unix socket by a name
-    allowed = _authorities(asked.peer.port)
+    allowed = _authorities(asked.peer.port, policy.hosts())
     named = (*asked.hosts, *(() if asked.authority is None else (asked.authority,)))
     if len(asked.hosts) == 1 and all(name.lower() in allowed for name in named):
         return None
@@ -124,19 +157,28 @@ def _host(asked: Asked, _policy: Policy) -> Problem | None:
         status=421,
         title="This is not the host that was asked for",
         detail="The Host header must be one of " + ", ".join(sorted(allowed)) + ".",
-        hint="Use the address that mtpd prints; other names are refused so that a web page "
-        "cannot reach the daemon by DNS rebinding.",
+        hint="Use the address that mtpd prints, or add the name to [server] hosts; others are "
+        "refused so that a web page cannot reach the daemon by DNS rebinding.",
     )
 
 
-def _authorities(port: int) -> frozenset[str]:
-    """The names that are ours; without a port only where 80 is meant."""
+def _authorities(port: int, hosts: tuple[str, ...]) -> frozenset[str]:
+    """The names that are ours; a loopback name without a port only where 80 is meant.
+
+    A configured name without a port is also what a reverse proxy on its usual port passes on.
+    """
     bare = _LOOPBACK_NAMES if port == _HTTP_PORT else ()
-    return frozenset((*bare, *(f"{name}:{port}" for name in _LOOPBACK_NAMES)))
+    local = (f"{name}:{port}" for name in _LOOPBACK_NAMES)
+    named = (f"{host}:{port}" for host in hosts if not _has_port(host))
+    return frozenset((*bare, *local, *hosts, *named))
 
 
-def _origin(asked: Asked, _policy: Policy) -> Problem | None:
-    if asked.origin is None or (asked.peer.port is not None and _same_origin(asked)):
+def _has_port(host: str) -> bool:
+    return ":" in host.rpartition("]")[2]
+
+
+def _origin(asked: Asked, policy: Policy) -> Problem | None:
+    if asked.origin is None or (asked.peer.port is not None and _same_origin(asked, policy)):
         return None
     return Problem(
         slug="cross-origin",
@@ -147,11 +189,15 @@ def _origin(asked: Asked, _policy: Policy) -> Problem | None:
     )
 
 
-def _same_origin(asked: Asked) -> bool:
+def _same_origin(asked: Asked, policy: Policy) -> bool:
+    """``https`` can only be a reverse proxy's, under a name that was configured."""
     scheme, _, authority = (asked.origin or "").lower().partition("://")
-    suffix = f":{_HTTP_PORT}"
-    hosts = {host.lower().removesuffix(suffix) for host in asked.hosts}
-    return scheme == "http" and hosts == {authority.removesuffix(suffix)}
+    port = _PORTS.get(scheme)
+    if port is None:
+        return False
+    hosts = {host.lower().removesuffix(f":{port}") for host in asked.hosts}
+    ours = {host.removesuffix(f":{port}") for host in policy.hosts()}
+    return hosts == {authority.removesuffix(f":{port}")} and (scheme == "http" or hosts <= ours)
 
 
 def _fetch_site(asked: Asked, _policy: Policy) -> Problem | None:
@@ -166,16 +212,21 @@ def _fetch_site(asked: Asked, _policy: Policy) -> Problem | None:
     )
 
 
+def _token(asked: Asked, _policy: Policy) -> Problem | None:
+    return None if asked.needs is None else asked.shown.lacks(asked.needs)
+
+
 def _transport(asked: Asked, _policy: Policy) -> Problem | None:
-    if asked.scope is Scope.READ or asked.peer.port is None:
+    """Without any token nobody on the port can be told from anybody else."""
+    if asked.scope is Scope.READ or asked.peer.port is None or asked.shown.required:
         return None
     return Problem(
         slug="control-socket-only",
         status=403,
         title="Changes are taken on the control socket only",
-        detail="Over TCP the control API only answers reads.",
+        detail="Over TCP the control API only answers reads, as long as there are no tokens.",
         hint="Use the control socket: mtpctl without --url, or curl --unix-socket PATH "
-        "(GET /mtpd/v1/status names the path).",
+        "(GET /mtpd/v1/status names the path); or mtpd token add NAME --scope admin.",
     )
 
 
@@ -192,12 +243,15 @@ def _media_type(asked: Asked, _policy: Policy) -> Problem | None:
 
 
 # A page's image or link has no Origin, and reading /props or /upstream loads a model.
-_DATA = (_peer, _host, _origin, _fetch_site)
+_DATA = (_peer, _host, _origin, _fetch_site, _token)
 _CONTROL = (*_DATA, _transport, _media_type)
 
 
 def middleware(
-    policy: Policy, scopes: Mapping[tuple[str, str], Scope], control: Container[str] = ()
+    policy: Policy,
+    scopes: Mapping[tuple[str, str], Scope],
+    control: Container[str] = (),
+    gate: Gate | None = None,
 ) -> Middleware:
     """Ask ``decide`` before any handler runs.
 
@@ -206,40 +260,68 @@ def middleware(
         scopes: Scope by method and route path; other requests write unless they
             are GET or HEAD.
         control: Route paths outside ``/mtpd/`` that belong to the control plane.
+        gate: Knows the tokens and is told of what was refused; None for a daemon without.
     """
 
     @web.middleware
     async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-        problem = decide(_asked(request, scopes, control), policy)
-        return await handler(request) if problem is None else problem_response(problem)
+        asked = _asked(request, scopes, control, gate)
+        token = asked.shown.token
+        problem = decide(asked, policy)
+        if problem is not None:
+            if gate is not None:
+                gate.refused(request, problem, None if token is None else token.name)
+            return refusal(problem, data_plane=asked.plane is not Plane.CONTROL)
+        if token is not None:
+            request[CALLER] = token.name
+            request[_ADMIN] = token.may(access.Scope.ADMIN)
+        changes = asked.plane is Plane.CONTROL and asked.scope is Scope.WRITE
+        if gate is not None and changes and asked.actor is not None:
+            gate.changed(request, asked.actor)
+        with acting_as(asked.actor):
+            return await handler(request)
 
     return authenticate
 
 
 def owns(request: web.Request) -> bool:
-    """Whether a request that was let through came over the control socket."""
-    return _peer_of(request).uid is not None
+    """Whether a request that was let through may do everything: the daemon's user, or an admin."""
+    return _peer_of(request).uid is not None or request.get(_ADMIN, False)
 
 
 def _asked(
-    request: web.Request, scopes: Mapping[tuple[str, str], Scope], outside: Container[str]
+    request: web.Request,
+    scopes: Mapping[tuple[str, str], Scope],
+    outside: Container[str],
+    gate: Gate | None,
 ) -> Asked:
     resource = request.match_info.route.resource
     canonical = "" if resource is None else resource.canonical
-    control = canonical in outside or any(
-        path.startswith(CONTROL_PREFIX) for path in (request.path, canonical)
-    )
-    reads = request.method in {"GET", "HEAD"}
+    peer, reads = _peer_of(request), request.method in {"GET", "HEAD"}
     return Asked(
-        peer=_peer_of(request),
-        plane=Plane.CONTROL if control else Plane.DATA,
+        peer=peer,
+        plane=_plane(request.path, canonical, outside, reads=reads),
         scope=scopes.get((request.method, canonical), Scope.READ if reads else Scope.WRITE),
         hosts=tuple(request.headers.getall("Host", [])),
         authority=_authority(request.raw_path),
         origin=_joined(request, "Origin"),
         fetch_site=_joined(request, "Sec-Fetch-Site"),
         media_type=_body_type(request),
+        shown=NOTHING_SHOWN if gate is None or peer.port is None else gate.shown(_secrets(request)),
     )
+
+
+def _plane(path: str, canonical: str, outside: Container[str], *, reads: bool) -> Plane:
+    if reads and canonical in OPEN:
+        return Plane.OPEN
+    if canonical in outside or any(p.startswith(CONTROL_PREFIX) for p in (path, canonical)):
+        return Plane.CONTROL
+    return Plane.DATA
+
+
+def _secrets(request: web.Request) -> tuple[str, ...]:
+    headers = request.headers
+    return credentials(headers.getall("Authorization", []), headers.getall("X-Api-Key", []))
 
 
 def _joined(request: web.Request, name: str) -> str | None:

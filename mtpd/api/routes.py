@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from mtpd.api.backend import Backend
+    from mtpd.api.gate import Gate
 
 __all__ = ["PREFIX", "ROUTES", "Route", "mount", "read_body"]
 
 PREFIX = "/mtpd/v1"
+METRICS = "/metrics"
 MAX_BODY = 64 * 1024
 B = TypeVar("B", bound=BaseModel)
 
@@ -270,6 +272,7 @@ def mount(
     metrics: Handler | None = None,
     stream: sse.StreamSettings | None = None,
     others: Sequence[Route] = (),
+    gate: Gate | None = None,
 ) -> None:
     """Add the control API, its error middleware and its authentication to ``app``.
 
@@ -284,6 +287,7 @@ def mount(
         metrics: Answers ``GET /metrics``; None leaves the path alone.
         stream: Timing of the event stream.
         others: Rows outside ``PREFIX`` that need what the control API needs.
+        gate: Asks for tokens over TCP; None for none.
     """
     scopes: dict[tuple[str, str], Scope] = {}
     control: set[str] = set()
@@ -291,12 +295,12 @@ def mount(
         added = app.router.add_route(route.method, route.path, _bind(route, backend))
         if added.resource is not None:
             scopes[route.method, added.resource.canonical] = route.scope
-            if route in others:
-                control.add(added.resource.canonical)
+            control.add(added.resource.canonical)
     if metrics is not None:
-        app.router.add_get("/metrics", metrics)
+        app.router.add_get(METRICS, metrics)
+        control.add(METRICS)
     app.on_response_prepare.append(errors.mark_started)
-    app.middlewares.extend((errors.problems, authentication(auth, scopes, control)))
+    app.middlewares.extend((errors.problems, authentication(auth, scopes, control, gate)))
     sse.install(app, stream or sse.StreamSettings())
 
 

@@ -73,10 +73,15 @@ class UnixTarget:
 
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
-    """A loopback port; the daemon answers reads there."""
+    """A port; the daemon answers there what the token is for.
+
+    Attributes:
+        token: An access token, or None.
+    """
 
     host: str
     port: int
+    token: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         """As a sentence names it."""
@@ -109,9 +114,17 @@ def find_target(
     socket_path: str | None,
     url: str | None,
     environment: Mapping[str, str],
+    token: str | None = None,
     system_sockets: Sequence[Path] = SYSTEM_SOCKETS,
 ) -> Target:
     """Where the daemon is: flag, ``$MTPD_SOCKET``, the runtime directory, the system's.
+
+    Args:
+        socket_path: The control socket, or None.
+        url: An address for TCP, or None.
+        environment: For ``$MTPD_SOCKET`` and the directories.
+        token: Sent over TCP only: on the control socket the user counts.
+        system_sockets: Where a system's daemon has its socket.
 
     Raises:
         ValueError: ``url`` is not an http URL with a host.
@@ -119,7 +132,7 @@ def find_target(
     if socket_path:
         return UnixTarget(socket_path)
     if url:
-        return _from_url(url)
+        return _from_url(url, token)
     if named := environment.get("MTPD_SOCKET"):
         return UnixTarget(named)
     try:
@@ -130,12 +143,12 @@ def find_target(
     return UnixTarget(str(found))
 
 
-def _from_url(url: str) -> HttpTarget:
+def _from_url(url: str, token: str | None) -> HttpTarget:
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme != "http" or not parts.hostname:
         message = f"{url!r} is not a URL such as http://127.0.0.1:8080"
         raise ValueError(message)
-    return HttpTarget(parts.hostname, parts.port or 80)
+    return HttpTarget(parts.hostname, parts.port or 80, token)
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -182,7 +195,7 @@ class Client:
             UnreachableError: The connection broke or was silent for too long.
         """
         path = _with_query("/events", {"types": types})
-        headers = {"Accept": "text/event-stream"}
+        headers = {"Accept": "text/event-stream", **self._token()}
         if after is not None:
             headers["Last-Event-ID"] = after
         with closing(self._connection()) as connection:
@@ -196,7 +209,7 @@ class Client:
     def _ask(
         self, method: str, path: str, *, body: bytes | None = None, key: str | None = None
     ) -> Reply:
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", **self._token()}
         if body is not None:
             headers["Content-Type"] = "application/json"
         if key is not None:
@@ -249,6 +262,13 @@ class Client:
         except http.client.HTTPException as error:
             message = f"What answers at {self.target} is not mtpd: {error!r}."
             raise UnreachableError(message, hint=START_HINT) from None
+
+    def _token(self) -> dict[str, str]:
+        match self.target:
+            case HttpTarget(token=str(token)):
+                return {"Authorization": f"Bearer {token}"}
+            case _:
+                return {}
 
     def _connection(self) -> http.client.HTTPConnection:
         match self.target:

@@ -44,7 +44,11 @@ log = structlog.get_logger()
     help="Configuration file: mtpd.toml, or llama-swap's .yaml, or llama.cpp's presets .ini.",
 )
 @strict_option
-@click.option("--listen", metavar="HOST:PORT", help="Data plane address (loopback only).")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Where clients are answered; beyond the loopback only with access tokens.",
+)
 @click.option("--state-dir", type=PATHS, metavar="DIR", help="Database, ledger and logs.")
 @click.option("--runtime-dir", type=PATHS, metavar="DIR", help="Control and engine sockets.")
 @click.option("--cache-dir", type=PATHS, metavar="DIR", help="Private homes of engines.")

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["import_"]
 
+NO_KEYS = (
+    "apiKeys: {count} not written, as keys are kept in no file of mtpd; without a token everybody"
+    " on this machine may use the models: make one for each client with mtpd token add NAME"
+)
 _PATHS = (("engine", "binary"), ("server", "control_socket"))
 _MODEL_PATHS = (("model",), ("drafter", "model"))
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -80,13 +84,11 @@ def import_(file: Path, *, out: Path, strict: bool, force: bool, as_json: bool) 
         click.echo(f"wrote {path}")
     for name, port in source.imported.ports.items():
         click.echo(f"port {port} was {name}'s; mtpd reaches the engine on a private socket")
-    click.echo(f"listens on {_listen(config)}")
+    click.echo(f"listens on {config.server.listen}")
+    if config.tokens:
+        click.echo(NO_KEYS.format(count=len(config.tokens)))
     click.echo(f"serve them with --config {out / 'mtpd.toml'}; {file} reads none of them")
     tell(config)
-
-
-def _listen(config: Config) -> str:
-    return f"{config.server.listen_host}:{config.server.listen_port}"
 
 
 def _texts(source: Source, remarks: tuple[Remark, ...], out: Path) -> dict[Path, str]:
@@ -151,7 +153,8 @@ def _report(config: Config, imported: Import, written: tuple[Path, ...]) -> dict
     return {
         "ok": True,
         "written": [str(path) for path in written],
-        "listen": _listen(config),
+        "listen": config.server.listen,
+        "keys_left_out": len(config.tokens),
         "models": dict(imported.names),
         "ports": dict(imported.ports),
         "remarks": [

@@ -102,6 +102,7 @@ def operation_grid(one: OperationView) -> Group:
     asked = ", ".join(f"{name}={json.dumps(value)}" for name, value in one.params.items())
     line(made, "operation", f"{one.id}: {one.kind}")
     line(made, "asked", asked or NONE)
+    line(made, "by", one.actor or NONE)
     line(made, "state", state(one.state))
     line(made, "progress", progress_text(one))
     line(made, "created", clock_text(one.created_at))

@@ -1,4 +1,4 @@
-"""The daemon's command: ``mtpd serve|demo|check|config|plan|import|powercap``.
+"""The daemon's command: ``mtpd serve|demo|check|config|plan|import|powercap|token``.
 
 Tracebacks and exit codes are decided here, in ``main``, and nowhere else.
 """
@@ -16,6 +16,7 @@ from mtpd.cli.failure import exit_code_of
 from mtpd.cli.import_command import import_
 from mtpd.cli.plan_command import plan
 from mtpd.cli.powercap_commands import powercap
+from mtpd.cli.token_commands import token
 
 __all__ = ["cli", "main"]
 
@@ -31,7 +32,7 @@ def cli() -> None:
     """
 
 
-for command in (serve, demo, check, config, plan, import_, powercap):
+for command in (serve, demo, check, config, plan, import_, powercap, token):
     cli.add_command(command)
 
 

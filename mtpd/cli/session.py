@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
@@ -13,14 +15,18 @@ from rich.console import Console
 
 from mtpd.cli.cells import WIDTH
 from mtpd.cli.client import ApiError, Client, Reply, find_target
+from mtpd.errors import MtpdError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import TextIO
 
     from rich.console import RenderableType
 
-__all__ = ["Session", "connected", "connection_options"]
+__all__ = ["Session", "connected", "connection_options", "read_token"]
+
+TOKEN_BYTES = 4096
+"""Of a token file, which holds one line."""
 
 P = ParamSpec("P")
 
@@ -53,11 +59,19 @@ class Session:
 
 
 def connection_options(command: Callable[P, None]) -> Callable[P, None]:
-    """Add ``--socket``, ``--url`` and ``--json``, which every command takes."""
+    """Add ``--socket``, ``--url``, ``--token-file`` and ``--json``, which every command takes."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print the API's answer as it is."),
         click.option(
-            "--url", metavar="URL", help="Ask over TCP, e.g. http://127.0.0.1:8080 (reads only)."
+            "--token-file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            help="Access token for --url [default: $MTPD_TOKEN].",
+        ),
+        click.option(
+            "--url",
+            metavar="URL",
+            help="Ask over TCP, e.g. http://127.0.0.1:8080; changes need a token.",
         ),
         click.option("--socket", "socket_path", metavar="PATH", help="The control socket."),
     ):
@@ -71,14 +85,15 @@ def connected(command: Callable[Concatenate[Session, P], None]) -> Callable[...,
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         socket_path, url = kwargs.pop("socket_path"), kwargs.pop("url")
-        as_json = kwargs.pop("as_json")
+        as_json, token_file = kwargs.pop("as_json"), kwargs.pop("token_file")
         context = click.get_current_context().parent
         while context is not None:
             as_json = as_json or context.params["as_json"]
+            token_file = token_file or context.params["token_file"]
             if socket_path is None and url is None:  # the nearer place wins as a whole
                 socket_path, url = context.params["socket_path"], context.params["url"]
             context = context.parent
-        session = _open(socket_path=socket_path, url=url, as_json=as_json)
+        session = _open(socket_path=socket_path, url=url, token_file=token_file, as_json=as_json)
         try:
             command(session, *args, **kwargs)
         except ApiError as error:
@@ -89,17 +104,57 @@ def connected(command: Callable[Concatenate[Session, P], None]) -> Callable[...,
     return connection_options(run)
 
 
-def _open(*, socket_path: str | None, url: str | None, as_json: bool) -> Session:
+def _open(
+    *, socket_path: str | None, url: str | None, token_file: Path | None, as_json: bool
+) -> Session:
     if socket_path and url:
         message = "--socket and --url exclude each other."
         raise click.UsageError(message)
+    if token_file and not url:
+        message = "--token-file needs --url: on the control socket it is your user that counts."
+        raise click.UsageError(message)
     try:
-        target = find_target(socket_path=socket_path, url=url, environment=os.environ)
+        target = find_target(
+            socket_path=socket_path,
+            url=url,
+            token=read_token(token_file, os.environ) if url else None,
+            environment=os.environ,
+        )
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--url") from None
     return Session(
         client=Client(target), as_json=as_json, out=console(sys.stdout), err=console(sys.stderr)
     )
+
+
+def read_token(path: Path | None, environment: Mapping[str, str]) -> str | None:
+    """The access token of a file, else of ``$MTPD_TOKEN``; never of the command line.
+
+    Raises:
+        MtpdError: The file cannot be read, others can read it, or there is no token in it.
+    """
+    if path is None:
+        named = environment.get("MTPD_TOKEN")
+        return _token(named, "$MTPD_TOKEN") if named else None
+    try:
+        with path.open("rb") as file:
+            mode, text = os.fstat(file.fileno()).st_mode, file.read(TOKEN_BYTES)
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror}"
+        raise MtpdError(message, hint="name another file with --token-file") from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        message = f"{path} is open to other users"
+        raise MtpdError(message, hint=f"chmod 600 {path}")
+    return _token(text.decode(errors="replace"), str(path))
+
+
+def _token(text: str, where: str) -> str:
+    """What can stand in a header; the message does not repeat it."""
+    token = text.strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        message = f"{where} must hold a token and nothing else"
+        raise MtpdError(message, hint="mtpd token add NAME prints one")
+    return token
 
 
 def console(file: TextIO) -> Console:

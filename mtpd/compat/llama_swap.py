@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mtpd.compat import macros, yaml_text
+from mtpd.compat.api_keys import KEY, put_api_keys
 from mtpd.compat.overlay import overlay
 from mtpd.compat.remarks import Fault, Import, Kind, as_table, is_whole
 from mtpd.compat.routing import check_routing
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["translate"]
 
 _START_PORT = 5800
-_TRANSLATED = frozenset({"models", "macros", "startPort", "groups", "matrix", "routing", "mtpd"})
+_TRANSLATED = frozenset(
+    {"models", "macros", "startPort", "groups", "matrix", "routing", "mtpd", KEY}
+)
 _DEFAULT_PROGRAM = "llama-server"
 
 
@@ -82,6 +85,7 @@ class _File:
         self.models()
         self.server()
         self.keys_without_effect()
+        put_api_keys(self.top.get(KEY), self.lines, self.into)
         check_routing(self.top, self.lines, self.into)
         self.binary()
         self.environment()

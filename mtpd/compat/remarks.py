@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TypeGuard
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mtpd.access import Token
+
 __all__ = [
     "MAX_MESSAGE",
     "Fault",
@@ -106,6 +108,7 @@ class Import:
         faults: Empty, or the file cannot be used.
         names: Name in the foreign file to the profile name under which it is served.
         ports: Port that ``${PORT}`` stands for, by name in the foreign file.
+        tokens: Access tokens that the file asks for.
     """
 
     tree: Tree = field(default_factory=dict)
@@ -115,6 +118,7 @@ class Import:
     faults: list[Fault] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
+    tokens: list[Token] = field(default_factory=list)
 
     def put(self, path: tuple[str, ...], value: object, *, line: int, key: Path) -> None:
         """Set a value of ``tree``, with the place that it comes from."""

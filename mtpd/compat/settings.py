@@ -60,7 +60,7 @@ _WHY = {
     "deny_meta": "it prints something and ends",
 }
 _WHY_KEY = {
-    "api-key": "mtpd keeps the engine private; it has no access tokens of its own yet",
+    "api-key": "mtpd keeps the engine private; clients need access tokens: mtpd token add",
     "mmproj": "models with images are not served yet",
     "fit-target": "set [budget] headroom_mib, which holds for every model",
     "cache-ram": "mtpd bounds the prompt cache itself",

@@ -22,10 +22,6 @@ SERVER_KEYS = frozenset({"globalTTL", "includeAliasesInList"})
 
 TOP_KEYS: Mapping[str, tuple[Kind, str]] = {
     "sendLoadingState": (Kind.NOT_HONOURED, "no loading lines are sent yet"),
-    "apiKeys": (
-        Kind.NOT_HONOURED,
-        "there are no access tokens yet: whoever reaches the port may use the models",
-    ),
     "hooks": (Kind.NOT_HONOURED, "a model is loaded when it is first asked for"),
     "peers": (Kind.NOT_HONOURED, "requests are not passed to other machines"),
     "profiles": (Kind.NOT_HONOURED, "there are no sets of models to start together"),

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mtpd.config.checks import Listen, parse_listen
+from mtpd.config.checks import Listen, parse_host, parse_listen
 from mtpd.config.data import bundled_model
 from mtpd.config.model import (
     BudgetConfig,
@@ -102,6 +102,7 @@ def _server(table: ServerTable, origins: Origins) -> ServerConfig:
         batch_max_requests=table.batch_max_requests,
         batch_max_s=table.batch_max_s,
         priority_age_s=table.priority_age_s,
+        hosts=tuple(filter(None, map(parse_host, table.hosts))),
     )
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "check_root",
     "check_workload",
     "did_you_mean",
+    "parse_host",
     "parse_listen",
 ]
 
@@ -43,6 +44,10 @@ Finding = tuple["Path", str]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+:-]{0,99}")
 _ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+:/@-]{0,199}")
 _LISTEN = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>[0-9]{1,5})")
+_HOST = re.compile(
+    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?)"
+    r"(?::(?P<port>[0-9]{1,5}))?"
+)
 _RESERVED = "auto"
 _MAX_PORT = 65_535
 _MIN_SLOT_CONTEXT = 256  # the engine rounds each slot's cells up to a multiple of 256
@@ -62,6 +67,7 @@ class Listen:
 
     host: str
     port: int
+    remote: bool = False
 
 
 def parse_listen(text: str) -> Listen | str:
@@ -78,12 +84,16 @@ def parse_listen(text: str) -> Listen | str:
         address = ipaddress.ip_address(host)
     except ValueError:
         return f"must name an IP address or 'localhost', not {host!r}"
-    if not address.is_loopback:
-        return (
-            f"{text} can be reached from other machines; that needs access tokens, which this"
-            " version does not have: listen on 127.0.0.1 or [::1]"
-        )
-    return Listen(host, port)
+    return Listen(host, port, remote=not address.is_loopback)
+
+
+def parse_host(text: str) -> str | None:
+    """A name or address that a ``Host`` header may have, as one has it; None if it is none."""
+    match = _HOST.fullmatch(text)
+    if match is None or int(match["port"] or 0) > _MAX_PORT:
+        return None
+    port = "" if match["port"] is None else f":{match['port']}"
+    return f"{match['host'].lower()}{port}"
 
 
 def check_root(root: RootTable, *, all_models: frozenset[str]) -> Iterator[Finding]:
@@ -107,8 +117,24 @@ def _server(server: ServerTable) -> Iterator[Finding]:
     listen = parse_listen(server.listen)
     if isinstance(listen, str):
         yield ("server", "listen"), listen
+    elif listen.remote and not server.hosts:
+        message = (
+            f"{server.listen} can be reached from other machines; that needs the key 'hosts', the"
+            " names under which they ask, e.g. hosts = ['gpu.lan', '192.168.1.5'], and an access"
+            " token (mtpd token add)"
+        )
+        yield ("server", "listen"), message
+    for number, host in enumerate(server.hosts):
+        if parse_host(host) is None:
+            yield ("server", "hosts", number), _no_host(host)
     if server.control_socket is not None:
         yield from _path(("server", "control_socket"), server.control_socket)
+
+
+def _no_host(host: str) -> str:
+    if host == "*":
+        return "must name each host: '*' would let any web page in, by DNS rebinding"
+    return f"must be NAME or NAME:PORT, a name or an address such as '[fd00::5]', not {host!r}"
 
 
 def _engine(engine: EngineTable) -> Iterator[Finding]:

@@ -34,7 +34,9 @@ __all__ = ["Changes", "EngineSettings", "Value", "diff", "engine_settings", "rev
 
 PartT = TypeVar("PartT", ServerConfig, EngineConfig, BudgetConfig)
 
-_APPLIED = frozenset({"tuning", "pools", "profiles", "workloads", "origins", "sources", "remarks"})
+_APPLIED = frozenset(
+    {"tuning", "pools", "profiles", "workloads", "origins", "sources", "remarks", "tokens"}
+)
 """Parts that are read anew wherever they count."""
 
 _PARTLY: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -47,6 +49,7 @@ _PARTLY: Mapping[str, frozenset[str]] = MappingProxyType(
                 "batch_max_s",
                 "priority_age_s",
                 "watch_config",
+                "hosts",
             }
         ),
         "engine": frozenset({"threads", "load_stall_s"}),
@@ -158,7 +161,10 @@ def diff(old: Config, new: Config) -> Changes:
         described=tuple(n for n in both if n not in changed and old.profiles[n] != new.profiles[n]),
         pools=_different(old.pools, new.pools),
         workloads=_different(old.workloads, new.workloads),
-        settings=tuple(v.key for v in values if v.key.partition(".")[0] not in _SECTIONS),
+        settings=(
+            *(v.key for v in values if v.key.partition(".")[0] not in _SECTIONS),
+            *(() if old.tokens == new.tokens else ("apiKeys",)),  # told without their values
+        ),
         needs_restart=restart,
         values=values,
     )

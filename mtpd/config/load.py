@@ -108,7 +108,12 @@ class _Loading:
             workloads=workloads,
             sources=tuple(self.sources),
         )
-        return replace(config, origins=self.told_origins(config), remarks=self.remarks(config))
+        return replace(
+            config,
+            origins=self.told_origins(config),
+            remarks=self.remarks(config),
+            tokens=() if self.main is None else self.main.tokens,
+        )
 
     def remarks(self, config: Config) -> tuple[Remark, ...]:
         """What is told of a file of another program; nothing of ``mtpd.toml``."""

@@ -8,6 +8,7 @@ defaults a user meets are in ``mtpd.config.schema``). Paths are absolute strings
 from __future__ import annotations
 
 import enum
+import ipaddress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from tuner.types import Arm, Drafter
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mtpd.access import Token
     from mtpd.compat.remarks import Remark
 
 __all__ = [
@@ -97,7 +99,7 @@ class ServerConfig:
     """Where clients are answered, and how many may wait.
 
     Attributes:
-        listen_host: Loopback address of the data plane.
+        listen_host: Address of the data plane.
         listen_port: Its port; 0 lets the system choose.
         control_socket: Path of the control socket; None puts it into the runtime directory.
         max_waiting: Requests that may wait for an engine.
@@ -108,6 +110,8 @@ class ServerConfig:
         batch_max_requests: Requests for the serving model that may overtake one for another.
         batch_max_s: Seconds for which they may.
         priority_age_s: Seconds after which a waiting request counts as one priority higher.
+        hosts: Names beside the loopback's under which clients ask, in lower case; with a port
+            where that is not the daemon's own.
     """
 
     listen_host: str = "127.0.0.1"
@@ -121,6 +125,18 @@ class ServerConfig:
     batch_max_requests: int = 16
     batch_max_s: float = 30.0
     priority_age_s: float = 30.0
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def listen(self) -> str:
+        """The address as it is written."""
+        host = f"[{self.listen_host}]" if ":" in self.listen_host else self.listen_host
+        return f"{host}:{self.listen_port}"
+
+    @property
+    def remote(self) -> bool:
+        """Whether other machines can reach it."""
+        return not ipaddress.ip_address(self.listen_host).is_loopback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +344,7 @@ class Config:
         origins: Dotted key path to "default", "FILE:LINE" or "command line".
         sources: Files that were read, in the order of the layers.
         remarks: What of a file of another program is not taken word for word.
+        tokens: Access tokens that stand in a file of another program; no part of what is shown.
     """
 
     server: ServerConfig = field(default_factory=ServerConfig)
@@ -341,6 +358,7 @@ class Config:
     origins: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    tokens: tuple[Token, ...] = ()
 
     @property
     def now(self) -> Config:

@@ -43,8 +43,7 @@ def leaves(config: Config) -> Iterator[tuple[Path, Json]]:
 
 def _table(path: Path, table: object) -> Iterator[tuple[Path, Json]]:
     if isinstance(table, ServerConfig):
-        host = f"[{table.listen_host}]" if ":" in table.listen_host else table.listen_host
-        yield (*path, "listen"), f"{host}:{table.listen_port}"
+        yield (*path, "listen"), table.listen
     if not is_dataclass(table):
         return
     for field in fields(table):

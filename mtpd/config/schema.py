@@ -60,6 +60,7 @@ class ServerTable(Table):
     batch_max_requests: int = Field(default=16, ge=0, le=100_000)
     batch_max_s: float = Field(default=30.0, ge=0.0, le=_DAY_S)
     priority_age_s: float = Field(default=30.0, ge=1.0, le=_DAY_S)
+    hosts: list[Text] = Field(default_factory=list)
 
 
 class EngineTable(Table):

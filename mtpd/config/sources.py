@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from mtpd.access import Token
     from mtpd.compat.remarks import Fault, Import, Remark
     from mtpd.config.layers import Origin
     from mtpd.config.locate import Path as KeyPath
@@ -66,6 +67,11 @@ class Source:
     def remarks(self) -> tuple[Remark, ...]:
         """What of a file of another program is not taken word for word."""
         return self.imported.remarks_of(self.file) if self.imported is not None else ()
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        """Access tokens that a file of another program asks for."""
+        return tuple(self.imported.tokens) if self.imported is not None else ()
 
     def in_own_terms(self, origins: Mapping[KeyPath, Origin]) -> dict[KeyPath, Origin]:
         """Origins of this file with its own keys instead of TOML's."""

@@ -51,7 +51,8 @@ _COLUMNS = (
     "d.id, d.at, d.act, d.subject, d.arm, d.previous, d.predicted, d.reason, d.evidence,"
     " d.operation_id, d.outcome,"
     " (SELECT json_group_array(measurement_id) FROM (SELECT measurement_id"
-    "  FROM decision_measurements WHERE decision_id = d.id ORDER BY position)) AS measured"
+    "  FROM decision_measurements WHERE decision_id = d.id ORDER BY position)) AS measured,"
+    " (SELECT o.actor FROM operations o WHERE o.id = d.operation_id) AS actor"
 )
 
 
@@ -233,4 +234,5 @@ def _view(row: sqlite3.Row) -> DecisionView:
         measurement_ids=rows.load_integers(row["measured"]),
         operation_id=row["operation_id"],
         outcome=row["outcome"],
+        actor=row["actor"],
     )

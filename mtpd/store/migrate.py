@@ -62,6 +62,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(version=4, name="room", sql=_resource("room.sql")),
     Migration(version=5, name="idle", sql=_resource("idle.sql")),
     Migration(version=6, name="open_words", sql=_resource("open_words.sql")),
+    Migration(version=7, name="actor", sql=_resource("actor.sql")),
 )
 """Every version ever released, in order; a released one is never edited."""
 

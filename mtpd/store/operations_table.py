@@ -38,7 +38,7 @@ class OperationRows:
             conn.execute(
                 "INSERT INTO operations (id, kind, params, created_at, idempotency_key, state,"
                 " progress_done, progress_total, progress_note, started_at, ended_at, result,"
-                " error) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " error, actor) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     view.id,
                     view.kind,
@@ -46,6 +46,7 @@ class OperationRows:
                     view.created_at,
                     key,
                     *_changing(view),
+                    view.actor,
                 ),
             )
             return view
@@ -128,4 +129,5 @@ def _view(row: sqlite3.Row) -> OperationView:
         ended_at=row["ended_at"],
         result=_object(row["result"]),
         error=_object(row["error"]),
+        actor=row["actor"],
     )

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mtpd import access
+from mtpd.access import Token
 from mtpd.api.auth import Asked, Peer, Plane, Policy, Scope, decide
+from mtpd.api.bearer import Shown
 
 POLICY = Policy(daemon_uid=1000)
 PORT = 8080
@@ -167,3 +170,110 @@ def test_no_foreign_origin_is_ever_the_same(origin: str) -> None:
         peer=Peer(port=PORT), plane=Plane.DATA, scope=Scope.READ, hosts=(host,), origin=origin
     )
     assert (slug(asked) is None) == (origin.lower() == f"http://{host}")
+
+
+def with_token(*scopes: access.Scope) -> Shown:
+    token = Token(name="t", digest="", scopes=frozenset(scopes))
+    return Shown(required=True, token=token)
+
+
+@pytest.mark.parametrize(
+    ("plane", "scope", "enough"),
+    [
+        (Plane.DATA, Scope.READ, access.Scope.INFER),
+        (Plane.DATA, Scope.WRITE, access.Scope.INFER),
+        (Plane.CONTROL, Scope.READ, access.Scope.READ),
+        (Plane.CONTROL, Scope.WRITE, access.Scope.ADMIN),
+        (Plane.OPEN, Scope.READ, None),
+    ],
+)
+def test_over_tcp_the_scope_decides_once_there_is_a_token(
+    plane: Plane, scope: Scope, enough: access.Scope | None
+) -> None:
+    def answer(shown: Shown) -> str | None:
+        return slug(
+            Asked(
+                peer=Peer(port=PORT),
+                plane=plane,
+                scope=scope,
+                hosts=("localhost:8080",),
+                shown=shown,
+            )
+        )
+
+    assert answer(Shown(required=True)) == (None if enough is None else "token-missing")
+    for one in access.Scope:
+        passes = enough is None or one in {enough, access.Scope.ADMIN}
+        assert answer(with_token(one)) == (None if passes else "token-scope")
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("plane", Plane)
+def test_on_the_control_socket_nobody_needs_a_token(plane: Plane, scope: Scope) -> None:
+    asked = Asked(
+        peer=Peer(uid=1000), plane=plane, scope=scope, hosts=("x",), shown=Shown(required=True)
+    )
+    assert slug(asked) is None
+
+
+def test_a_token_opens_no_door_to_a_web_page() -> None:
+    def answer(**changes: object) -> str | None:
+        given: dict[str, object] = {
+            "peer": Peer(port=PORT),
+            "plane": Plane.CONTROL,
+            "scope": Scope.WRITE,
+            "hosts": ("localhost:8080",),
+            "shown": with_token(access.Scope.ADMIN),
+        }
+        return slug(Asked(**{**given, **changes}))  # type: ignore[arg-type]  # test table
+
+    assert answer() is None
+    assert answer(media_type="application/json") is None
+    assert answer(hosts=("evil.example:8080",)) == "misdirected"
+    assert answer(origin="http://evil.example") == "cross-origin"
+    assert answer(fetch_site="cross-site") == "cross-site"
+    assert answer(media_type="text/plain") == "unsupported-media-type"
+
+
+NAMED = Policy(daemon_uid=1000, hosts=lambda: ("gpu.lan", "proxy.example:8443", "[fd00::5]"))
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "expected"),
+    [
+        ("gpu.lan:8080", None, None),
+        ("GPU.lan:8080", "http://gpu.lan:8080", None),
+        ("gpu.lan", "https://gpu.lan", None),
+        ("gpu.lan", "https://gpu.lan:443", None),
+        ("gpu.lan", "http://gpu.lan", None),
+        ("[fd00::5]:8080", None, None),
+        ("proxy.example:8443", "https://proxy.example:8443", None),
+        ("localhost:8080", None, None),
+        ("localhost:8080", "https://localhost:8080", "cross-origin"),
+        ("gpu.lan:8080", "https://gpu.lan:8080", "cross-origin"),
+        ("gpu.lan:8080", "http://gpu.lan", "cross-origin"),
+        ("gpu.lan", "http://gpu.lan:8080", "cross-origin"),
+        ("gpu.lan:8081", None, "misdirected"),
+        ("proxy.example", None, "misdirected"),
+        ("proxy.example:8080", None, "misdirected"),
+        ("a.gpu.lan:8080", None, "misdirected"),
+        ("gpu.lan.", None, "misdirected"),
+    ],
+)
+def test_a_configured_host_is_ours_exactly(
+    host: str, origin: str | None, expected: str | None
+) -> None:
+    asked = Asked(
+        peer=Peer(port=PORT), plane=Plane.DATA, scope=Scope.READ, hosts=(host,), origin=origin
+    )
+    problem = decide(asked, NAMED)
+    assert (None if problem is None else problem.slug) == expected
+
+
+def test_the_trail_names_who_asks() -> None:
+    def who(peer: Peer, shown: Shown) -> str | None:
+        return Asked(peer=peer, plane=Plane.CONTROL, scope=Scope.WRITE, hosts=(), shown=shown).actor
+
+    assert who(Peer(uid=7), Shown()) == "uid 7 over the control socket"
+    assert who(Peer(port=1), with_token(access.Scope.ADMIN)) == "token t"
+    assert who(Peer(port=1), Shown()) is None

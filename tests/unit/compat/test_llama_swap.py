@@ -51,7 +51,6 @@ def test_the_documented_example_tells_what_is_lost() -> None:
     lost = [one.partition(": ")[2].partition(": ")[0] for one in told(swap(EXAMPLE, ENVIRONMENT))]
     assert lost == [
         "sendLoadingState",
-        "apiKeys",
         "models.oss-120b.cmd.--temperature",
         "models.oss-120b.env.0",
         "models.oss-120b.filters.stripParams",
@@ -309,7 +308,7 @@ def test_keys_of_a_model(more: str, kind: Kind | None, key: str) -> None:
         ("includeAliasesInList: true\n", None),
         ("sendLoadingState: false\n", None),
         ("apiKeys: []\n", None),
-        ("apiKeys: [k]\n", Kind.NOT_HONOURED),
+        ("apiKeys: [k]\n", Kind.CHANGED),
         ("performance: {every: 5s}\n", Kind.NOTE),
         ("x-common: &c {a: 1}\n", Kind.NOTE),
         ("bogus: 1\n", Kind.NOT_HONOURED),

@@ -120,7 +120,7 @@ def test_the_draft_context_keeps_its_own_type(flags: str, draft: str | None) -> 
         (
             "--api-key k",
             "--api-key",
-            "mtpd keeps the engine private; it has no access tokens of its own yet",
+            "mtpd keeps the engine private; clients need access tokens: mtpd token add",
         ),
         ("-mm /p.gguf", "-mm", "models with images are not served yet"),
         ("-hf org/x", "-hf", "mtpd downloads nothing: name the file with -m"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mtpd.access import Scope, Token
 from mtpd.config.diff import diff, engine_settings, revised
 from mtpd.config.model import (
     BudgetConfig,
@@ -106,3 +107,12 @@ def test_device_variables_are_for_a_restart_because_the_card_was_found_with_them
 def test_the_settings_of_an_engine_are_equal_for_equal_configurations() -> None:
     assert engine_settings(OLD, "alpha") == engine_settings(with_alpha(), "alpha")
     assert hash(engine_settings(OLD, "alpha")) == hash(engine_settings(with_alpha(), "alpha"))
+
+
+def test_keys_of_clients_are_applied_and_told_without_a_value() -> None:
+    key = Token(name="apiKeys[0]", digest="d" * 64, scopes=frozenset({Scope.INFER}))
+    new = replace(OLD, tokens=(key,), server=ServerConfig(hosts=("gpu.lan",)))
+    changes = diff(OLD, new)
+    assert changes.settings == ("server.hosts", "apiKeys")
+    assert key.digest not in str(changes)
+    assert revised(OLD, new) == new

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mtpd.config.checks import parse_host
 from mtpd.config.load import load
 from mtpd.config.model import (
     BudgetConfig,
@@ -241,13 +242,48 @@ def test_localhost_is_the_loopback_address(tmp_path: Path) -> None:
     assert (server.listen_host, server.listen_port) == ("127.0.0.1", 0)
 
 
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("gpu.lan", "gpu.lan"),
+        ("GPU.lan:8443", "gpu.lan:8443"),
+        ("192.168.1.5", "192.168.1.5"),
+        ("[fd00::5]", "[fd00::5]"),
+        ("[FD00::5]:80", "[fd00::5]:80"),
+        ("fd00::5", None),
+        ("gpu.lan:", None),
+        ("gpu.lan:99999", None),
+        ("a b", None),
+        ("gpu.lan/x", None),
+        ("", None),
+        ("*.lan", None),
+    ],
+)
+def test_a_host(text: str, host: str | None) -> None:
+    assert parse_host(text) == host
+
+
+def test_other_machines_are_answered_under_the_names_that_are_given(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "mtpd.toml", '[server]\nlisten = "0.0.0.0:80"\nhosts = ["GPU.lan", "[::2]:1"]\n'
+    )
+    server = load(path).server
+    assert (server.listen, server.hosts, server.remote) == (
+        "0.0.0.0:80",
+        ("gpu.lan", "[::2]:1"),
+        True,
+    )
+    assert not ServerConfig(listen_host="::1").remote
+
+
 def test_a_wrong_value_from_the_command_line_is_told_as_such() -> None:
     assert problems(None, {"server.listen": "1.2.3.4:5", "tuning.mode": 3, "a..b": 1}) == (
         "command line: 'a..b' is not a key path",
         "command line: tuning.mode: must be 'off', 'observe' or 'idle', not 3",
         (
             "command line: server.listen: 1.2.3.4:5 can be reached from other machines; that needs"
-            " access tokens, which this version does not have: listen on 127.0.0.1 or [::1]"
+            " the key 'hosts', the names under which they ask, e.g. hosts = ['gpu.lan',"
+            " '192.168.1.5'], and an access token (mtpd token add)"
         ),
     )
 

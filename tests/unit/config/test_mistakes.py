@@ -30,6 +30,20 @@ if TYPE_CHECKING:
             "mtpd.toml:2: tuning.min_idle_s: must be a finite number, not nan",
         ),
         (
+            '[server]\nhosts = ["*"]\n',
+            (
+                "mtpd.toml:2: server.hosts.0: must name each host: '*' would let any web page in,"
+                " by DNS rebinding"
+            ),
+        ),
+        (
+            '[server]\nhosts = ["gpu.lan", "http://gpu.lan"]\n',
+            (
+                "mtpd.toml:2: server.hosts.1: must be NAME or NAME:PORT, a name or an address such"
+                " as '[fd00::5]', not 'http://gpu.lan'"
+            ),
+        ),
+        (
             "[server]\nmax_waiting = true\n",
             "mtpd.toml:2: server.max_waiting: must be a whole number, not True",
         ),
@@ -37,8 +51,8 @@ if TYPE_CHECKING:
             '[server]\nlisten = "0.0.0.0:8080"\n',
             (
                 "mtpd.toml:2: server.listen: 0.0.0.0:8080 can be reached from other machines; that"
-                " needs access tokens, which this version does not have: listen on 127.0.0.1"
-                " or [::1]"
+                " needs the key 'hosts', the names under which they ask, e.g. hosts = ['gpu.lan',"
+                " '192.168.1.5'], and an access token (mtpd token add)"
             ),
         ),
         (

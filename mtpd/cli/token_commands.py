@@ -1,0 +1,176 @@
+"""``mtpd token``: make, list and revoke access tokens.
+
+Works on the token file of a state directory, whether a daemon runs there or not; a
+running one takes a change in with its next request.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mtpd.access import Scope, is_name, parse_expiry
+from mtpd.cli.cells import NONE, cell, finished, table
+from mtpd.cli.configured import json_option
+from mtpd.cli.session import console
+from mtpd.clock import SystemClock, rfc3339
+from mtpd.config.directories import Directories
+from mtpd.store.token_file import TokenFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from typing import TypeVar
+
+    from rich.table import Table
+
+    from mtpd.access import Token
+    from mtpd.views import Json
+
+    CommandT = TypeVar("CommandT", bound=Callable[..., None])
+
+__all__ = ["token"]
+
+CLOCK = SystemClock()
+_LAST = (
+    "no token is left: on the loopback, inference and reads are open to everybody again; "
+    "a daemon that other machines reach answers nobody"
+)
+_FIRST = "from now on every request over TCP needs a token; clients send it as their API key"
+
+
+def _state_option(command: CommandT) -> CommandT:
+    return click.option(
+        "--state-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        help="The daemon's state directory [default: as mtpd serve finds it].",
+    )(command)
+
+
+def _file(state_dir: Path | None) -> TokenFile:
+    return TokenFile(Directories.resolve(os.environ, state=state_dir).state, CLOCK)
+
+
+@click.group
+def token() -> None:
+    """Make, list and revoke access tokens.
+
+    As long as there is none, everybody on this machine may use the models. With the first
+    one every request over TCP needs a token, sent as "Authorization: Bearer TOKEN" or
+    "x-api-key: TOKEN"; the control socket stays as it is. Run this as the user that the
+    daemon runs as. docs/security.md explains who may do what.
+    """
+
+
+@token.command
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice([scope.value for scope in Scope]),
+    multiple=True,
+    help="infer: the models; read: status, logs, /metrics; admin: everything. May be given"
+    " several times [default: infer].",
+)
+@click.option(
+    "--expires", metavar="WHEN", help="After 12h, 30d or 8w, or at a date [default: never]."
+)
+@_state_option
+@json_option
+def add(
+    name: str,
+    *,
+    scopes: tuple[str, ...],
+    expires: str | None,
+    state_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Make a token and print it: once, it is kept nowhere.
+
+    NAME says whose it is; logs, limits and the journal call its holder so.
+    """
+    if not is_name(name):
+        message = "letters, digits and . _ -, at most 64"
+        raise click.BadParameter(message, param_hint="NAME")
+    file = _file(state_dir)
+    first = not file.read()
+    wanted = frozenset(Scope(one) for one in scopes) or frozenset({Scope.INFER})
+    secret, made = file.add(name, wanted, expires=_expiry(expires))
+    if as_json:
+        click.echo(json.dumps({"token": secret, **_shown(made)}, indent=2))
+    else:
+        click.echo(secret)
+    if first:
+        click.echo(_FIRST, err=True)
+
+
+@token.command("list")
+@_state_option
+@json_option
+def list_(*, state_dir: Path | None, as_json: bool) -> None:
+    """List the tokens by name, with the last characters of each."""
+    tokens = _file(state_dir).read()
+    if as_json:
+        click.echo(json.dumps({"tokens": [_shown(one) for one in tokens]}, indent=2))
+        return
+    console(sys.stdout).print(_table(tokens))
+
+
+@token.command
+@click.argument("name")
+@_state_option
+def revoke(name: str, *, state_dir: Path | None) -> None:
+    """Revoke a token: the next request that shows it is refused.
+
+    What already runs goes on to its end.
+    """
+    left = _file(state_dir).revoke(name)
+    click.echo(f"revoked {name}")
+    if not left:
+        click.echo(_LAST, err=True)
+
+
+def _expiry(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        return parse_expiry(text, CLOCK.utc())
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--expires") from None
+
+
+def _shown(one: Token) -> dict[str, Json]:
+    return {
+        "name": one.name,
+        "scopes": [*sorted(one.scopes)],
+        "created": None if one.created is None else rfc3339(one.created),
+        "expires": None if one.expires is None else rfc3339(one.expires),
+        "expired": one.expired(CLOCK.utc()),
+        "last4": one.last4,
+    }
+
+
+def _table(tokens: tuple[Token, ...]) -> Table:
+    made = table("tokens")
+    for head in ("name", "scopes", "created", "expires", "ends in"):
+        made.add_column(head, overflow="fold")
+    for one in tokens:
+        made.add_row(
+            cell(one.name),
+            cell(", ".join(sorted(one.scopes))),
+            cell(_moment(one.created)),
+            cell("expired" if one.expired(CLOCK.utc()) else _moment(one.expires)),
+            cell(one.last4),
+        )
+    return finished(made)
+
+
+def _moment(moment: datetime | None) -> str:
+    return NONE if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

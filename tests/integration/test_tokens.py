@@ -1,0 +1,299 @@
+"""Access tokens on a whole daemon: real sockets, a real token file, a scripted engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aiohttp
+import anyio
+import pytest
+from click.testing import CliRunner
+from structlog.testing import capture_logs
+
+from mtpd.access import Scope
+from mtpd.api.gate import BURST
+from mtpd.cli.mtpctl import cli as mtpctl
+from mtpd.clock import SystemClock
+from mtpd.config.data import bundled_model
+from mtpd.errors import EXIT_CONFIG, ConfigError
+from mtpd.store.token_file import TokenFile
+from tests.fakes.clock import FakeClock
+from tests.fakes.house import daemon_at, home, run_operation
+from tests.fakes.serve import processes_of, serve
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mtpd.app import Daemon
+    from tests.fakes.house import Home
+
+ASK = {"model": "alpha", "prompt": "x", "n_predict": 3}
+STATUS, UNLOAD = "/mtpd/v1/status", "/mtpd/v1/unload"
+
+pytestmark = pytest.mark.slow
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def token_file(place: Home) -> TokenFile:
+    return TokenFile(place.directories.state, SystemClock())
+
+
+def made(place: Home, name: str, *scopes: Scope) -> str:
+    return token_file(place).add(name, frozenset(scopes), expires=None)[0]
+
+
+@asynccontextmanager
+async def over_socket(running: Daemon) -> AsyncIterator[aiohttp.ClientSession]:
+    connector = aiohttp.UnixConnector(str(running.control_socket))
+    async with aiohttp.ClientSession("http://localhost", connector=connector) as client:
+        yield client
+
+
+async def status_of(
+    client: aiohttp.ClientSession, method: str, path: str, secret: str | None = None
+) -> int:
+    body = ASK if path == "/completion" else {} if method == "POST" else None
+    headers = {} if secret is None else bearer(secret)
+    async with client.request(method, path, json=body, headers=headers) as reply:
+        return reply.status
+
+
+async def test_each_scope_opens_its_own_door() -> None:
+    async with home() as place, daemon_at(place) as (_, client):
+        assert await status_of(client, "POST", "/completion", "sk-any") == 200
+        secrets = {scope: made(place, scope.value, scope) for scope in Scope}
+        for method, path, needed in (
+            ("POST", "/completion", Scope.INFER),
+            ("GET", "/v1/models", Scope.INFER),
+            ("GET", "/props?model=alpha", Scope.INFER),
+            ("GET", STATUS, Scope.READ),
+            ("GET", "/metrics", Scope.READ),
+            ("GET", "/readyz", Scope.READ),
+            ("GET", "/running", Scope.READ),
+            ("GET", "/logs", Scope.READ),
+            ("GET", "/upstream/alpha/slots", Scope.ADMIN),
+            ("POST", UNLOAD, Scope.ADMIN),
+            ("GET", "/unload", Scope.ADMIN),
+        ):
+            assert await status_of(client, method, path) == 401, path
+            assert await status_of(client, method, path, "sk-any") == 401, path
+            for scope, secret in secrets.items():
+                answer = await status_of(client, method, path, secret)
+                opens = scope in {needed, Scope.ADMIN}
+                assert (answer in {200, 202}) == opens, (path, scope, answer)
+                assert opens or answer == 403, (path, scope, answer)
+        for path in ("/healthz", "/health", "/v1/health"):
+            assert await status_of(client, "GET", path) == 200
+
+
+async def test_a_token_is_taken_as_the_clients_send_it() -> None:
+    async with home() as place, daemon_at(place) as (_, client):
+        secret = made(place, "laptop", Scope.INFER)
+        for headers in (
+            bearer(secret),
+            {"x-api-key": secret},
+            {"Authorization": aiohttp.encode_basic_auth("anybody", secret)},
+        ):
+            async with client.get("/v1/models", headers=headers) as reply:
+                assert reply.status == 200
+        async with client.get(f"/v1/models?api_key={secret}") as reply:
+            assert reply.status == 401
+
+
+async def test_a_refusal_has_the_shape_that_its_client_knows() -> None:
+    async with home() as place, daemon_at(place) as (_, client):
+        secret = made(place, "laptop", Scope.INFER)
+        async with client.post("/v1/chat/completions", json=ASK) as reply:
+            error = (await reply.json())["error"]
+            assert reply.headers["WWW-Authenticate"] == 'Bearer realm="mtpd"'
+        assert (error["type"], error["code"]) == ("authentication_error", "invalid_api_key")
+        async with client.get(STATUS, headers=bearer(f"{secret[:-1]}-")) as reply:
+            problem = await reply.json()
+            assert reply.content_type == "application/problem+json"
+            assert reply.headers["WWW-Authenticate"].endswith('error="invalid_token"')
+        assert problem["type"] == "urn:mtpd:problem:token-mistyped"
+        async with client.post(UNLOAD, json={}, headers=bearer(secret)) as reply:
+            problem = await reply.json()
+            assert reply.headers["WWW-Authenticate"].endswith('error="insufficient_scope"')
+        assert problem["hint"] == "A token for it: mtpd token add NAME --scope admin"
+
+
+async def test_a_revoked_token_is_refused_by_the_running_daemon() -> None:
+    async with home() as place, daemon_at(place) as (_, client):
+        secret, _ = made(place, "a", Scope.INFER), made(place, "b", Scope.INFER)
+        assert await status_of(client, "POST", "/completion", secret) == 200
+        token_file(place).revoke("a")
+        assert await status_of(client, "POST", "/completion", secret) == 401
+        token_file(place).revoke("b")
+        assert await status_of(client, "POST", "/completion") == 200, "none is left: open again"
+
+
+async def test_a_token_ends_while_the_daemon_runs() -> None:
+    clock = FakeClock()
+    async with home() as place, daemon_at(place, clock=clock) as (_, client):
+        ends = clock.utc() + timedelta(hours=1)
+        secret, _ = token_file(place).add("guest", frozenset({Scope.INFER}), expires=ends)
+        assert await status_of(client, "GET", "/v1/models", secret) == 200
+        clock.advance(3600)
+        async with client.get("/v1/models", headers=bearer(secret)) as reply:
+            assert reply.status == 401
+            message = (await reply.json())["error"]["message"]
+        assert message.startswith("The token 'guest' expired on 2026-11-29T13:00:00.000Z.")
+
+
+async def test_refusals_are_counted_and_seldom_logged() -> None:
+    async with home() as place, daemon_at(place) as (_, client):
+        secret = made(place, "ops", Scope.READ)
+        with capture_logs() as logs:
+            for _ in range(BURST + 5):
+                await status_of(client, "GET", f"/v1/models?key={secret}", "canary-4711")
+            await status_of(client, "POST", "/completion", secret)
+        told = [line for line in logs if line["event"] == "auth.refused"]
+        assert len(told) == BURST
+        assert (told[0]["problem"], told[0]["route"]) == ("token-unknown", "/v1/models")
+        assert not any(word in str(logs) for word in ("canary", secret))
+        async with client.get("/metrics", headers=bearer(secret)) as reply:
+            text = await reply.text()
+        assert f'mtpd_refused_requests_total{{problem="token-unknown"}} {BURST + 5}.0' in text
+        assert 'mtpd_refused_requests_total{problem="token-scope"} 1.0' in text
+
+
+async def test_operations_and_decisions_name_who_asked() -> None:
+    async with home() as place, daemon_at(place) as (running, client):
+        secret = made(place, "ops", Scope.ADMIN)
+        with capture_logs() as logs:
+            async with client.post(
+                "/mtpd/v1/load", json={"model": "alpha"}, headers=bearer(secret)
+            ) as reply:
+                operation = await running.control.operation((await reply.json())["id"])
+        assert operation is not None
+        ended = await run_operation(running, operation)
+        assert (ended.state, ended.actor) == ("done", "token ops")
+        (decision,) = await running.control.decisions(subject="alpha", limit=1)
+        assert decision.actor == "token ops"
+        (line,) = [line for line in logs if line["event"] == "auth.change"]
+        assert (line["actor"], line["route"]) == ("token ops", "/mtpd/v1/load")
+        async with over_socket(running) as owner, owner.post(UNLOAD, json={}) as reply:
+            asked = (await reply.json())["actor"]
+        assert asked == f"uid {os.getuid()} over the control socket"
+
+
+async def test_the_tokens_of_llama_swap_are_those_of_the_daemon() -> None:
+    async with home() as place:
+        binary = place.root / "llama-server"
+        config = place.root / "config.yaml"
+        config.write_text(
+            "apiKeys: [sk-canary]\nmodels:\n  alpha:\n"
+            f"    cmd: {binary} --port ${{PORT}} -m {bundled_model('tiny-chained.gguf')} -c 2048\n"
+            'mtpd: {server: {listen: "127.0.0.1:0"}}\n',
+        )
+        async with serve(place, "--config", str(config)) as daemon:
+            await daemon.until_serving()
+            async with aiohttp.ClientSession(daemon.url) as client:
+                assert await status_of(client, "POST", "/completion") == 401
+                assert await status_of(client, "POST", "/completion", "sk-canary") == 200
+                assert await status_of(client, "GET", "/running", "sk-canary") == 200
+                assert await status_of(client, "GET", "/unload", "sk-canary") == 403
+            assert await daemon.end(signal.SIGTERM) == 0
+    assert b"canary" not in daemon.log
+
+
+async def test_beyond_the_loopback_nothing_starts_without_a_token() -> None:
+    async with home() as place:
+        text = place.config.read_text()
+        open_to_all = 'listen = "0.0.0.0:0"\nhosts = ["127.0.0.2"]'
+        place.config.write_text(text.replace('listen = "127.0.0.1:0"', open_to_all))
+        with pytest.raises(ConfigError, match="there is no access token") as caught:
+            async with daemon_at(place):
+                pytest.fail("it serves")
+        assert caught.value.exit_code == EXIT_CONFIG
+        assert "mtpd token add NAME --state-dir" in str(caught.value.hint)
+        secret = made(place, "laptop", Scope.INFER)
+        async with daemon_at(place) as (running, _):
+            port = running.url.rpartition(":")[2]
+            async with aiohttp.ClientSession(f"http://127.0.0.2:{port}") as client:
+                assert await status_of(client, "GET", "/v1/models", secret) == 200
+                token_file(place).revoke("laptop")
+                assert await status_of(client, "GET", "/v1/models", secret) == 401
+                assert await status_of(client, "GET", "/healthz") == 200
+            async with aiohttp.ClientSession(f"http://127.0.0.3:{port}") as client:
+                assert await status_of(client, "GET", "/healthz") == 421
+
+
+async def test_mtpctl_asks_over_tcp_with_a_token() -> None:
+    async with home() as place, daemon_at(place) as (running, _):
+        path = place.root / "token"
+        path.touch(mode=0o600)
+        path.write_text(made(place, "ops", Scope.ADMIN))
+
+        def ask(*words: str) -> tuple[int, str]:
+            ran = CliRunner(env={"MTPD_TOKEN": ""}).invoke(mtpctl, ["--url", running.url, *words])
+            return ran.exit_code, f"{ran.output}{ran.exception}"
+
+        code, said = await anyio.to_thread.run_sync(ask, "status")
+        assert (code, "shows no token" in said) == (1, True)
+        code, said = await anyio.to_thread.run_sync(
+            ask, "--token-file", str(path), "--json", "load", "beta"
+        )
+        assert code == 0, said
+        assert json.loads(said.partition("\nNone")[0].splitlines()[-1])["actor"] == "token ops"
+
+
+def secrets_seen(place: Home, canary: str) -> list[str]:
+    """Where the canary is: in a file of the daemon's, or with a process of its."""
+    found = [str(p) for p in place.root.rglob("*") if p.is_file() and holds(p, canary)]
+    for pid in processes_of(place):
+        for name in ("cmdline", "environ"):
+            path = Path(f"/proc/{pid}/{name}")
+            if holds(path, canary):
+                found.append(str(path))
+    return found
+
+
+def holds(path: Path, canary: str) -> bool:
+    with suppress(OSError):
+        return canary.encode() in path.read_bytes()
+    return False
+
+
+async def test_a_token_is_nowhere_but_with_its_client() -> None:
+    """Of whatever was shown, known or not: logs at debug, database, argv, environment."""
+    async with home() as place:
+        known = made(place, "ops", Scope.ADMIN)
+        async with serve(place, "--log-level", "debug") as daemon:
+            await daemon.until_serving()
+            async with aiohttp.ClientSession(daemon.url) as client:
+                for secret in (known, "canary-4711"):
+                    for headers in (bearer(secret), {"x-api-key": secret}):
+                        for method, path in (
+                            ("POST", "/completion"),
+                            ("POST", "/upstream/alpha/completion"),
+                            ("GET", STATUS),
+                            ("POST", "/mtpd/v1/switch"),
+                            ("GET", "/nowhere"),
+                        ):
+                            body = ASK if method == "POST" else None
+                            async with client.request(
+                                method, path, json=body, headers=headers
+                            ) as reply:
+                                said = await reply.text()
+                                assert secret not in f"{said}{reply.headers}"
+            assert len(processes_of(place)) > 1, "an engine runs"
+            for secret in (known, "canary-4711"):
+                assert secrets_seen(place, secret) == []
+            assert await daemon.end(signal.SIGTERM) == 0
+        for secret in (known, "canary-4711"):
+            assert secret.encode() not in daemon.log
+            assert secrets_seen(place, secret) == []
+        probe = place.root / "probe"
+        probe.write_text("canary-4711")
+        assert secrets_seen(place, "canary-4711") == [str(probe)], "the search finds what is there"
