@@ -40,6 +40,7 @@ from mtpd.listen import free_port
 from mtpd.logfeed import LogFeed
 from mtpd.metrics import Metrics
 from mtpd.operations import Operations
+from mtpd.proxy.seats import Seating
 from mtpd.proxy.switch import Switchboard
 from mtpd.store.files import FileDigests
 from mtpd.store.journal import Journal
@@ -159,11 +160,12 @@ class House:
         self.idle = IdleUnloader(
             config=config, recorder=self.recorder, journal=self.journal, clock=clock
         )
+        self.seating = Seating(config, device_for=lambda _profile: card.key)
         self.switchboard: Switchboard[EngineClient] = Switchboard(
             make_actor=self._actor,
             plan_for=self.residencies.plan,
             arm_for=self.choices.arm_for,
-            device_for=lambda _profile: card.key,
+            seating=self.seating,
             slots_for=self._slots,
             connect=EngineClient,
             limits=config.server,
@@ -171,6 +173,7 @@ class House:
             feasible=self.residencies.feasible,
             is_current=self.planner.is_current,
             asking=self.idle.asking,
+            decide=self.recorder.decide,
         )
         held = SwitchboardDevice(
             switchboard=self.switchboard, heard=self._heard, refusal=self.telemetry.gates.refusal

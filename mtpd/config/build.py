@@ -14,6 +14,7 @@ from mtpd.config.model import (
     DrafterConfig,
     EngineConfig,
     Fit,
+    Group,
     HardwareProfile,
     Message,
     Objective,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from mtpd.config.locate import Path as KeyPath
     from mtpd.config.schema import (
         DrafterTable,
+        GroupTable,
         HardwareTable,
         ModelTable,
         PoolTable,
@@ -74,6 +76,7 @@ def build(
             max_restarts_per_day=root.tuning.max_restarts_per_day,
         ),
         pools=MappingProxyType({name: _pool(name, pool) for name, pool in root.pools.items()}),
+        groups=MappingProxyType({name: _group(name, table) for name, table in root.groups.items()}),
         profiles=MappingProxyType(
             {name: _profile(name, model, origins) for name, model in root.models.items()}
         ),
@@ -128,6 +131,16 @@ def _pool(name: str, table: PoolTable) -> Pool:
         offload=Offload(table.offload),
         min_context=table.min_context,
         quality_bound=table.quality_bound,
+    )
+
+
+def _group(name: str, table: GroupTable) -> Group:
+    return Group(
+        name=name,
+        members=tuple(table.members),
+        swap=table.swap,
+        exclusive=table.exclusive,
+        persistent=table.persistent,
     )
 
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from mtpd.config.model import ENGINE_ENV_RULE, may_set_for_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from mtpd.config.locate import Path
     from mtpd.config.schema import (
         EngineTable,
+        GroupTable,
         HardwareTable,
         ModelTable,
         PoolTable,
@@ -111,6 +112,7 @@ def check_root(root: RootTable, *, all_models: frozenset[str]) -> Iterator[Findi
     for name, pool in root.pools.items():
         yield from _pool(("pools", name), pool, all_models)
         yield from _within_reach(("pools", name), pool, root)
+    yield from _groups(root.groups, all_models)
 
 
 def _server(server: ServerTable) -> Iterator[Finding]:
@@ -224,14 +226,33 @@ def _other_names(name: str, model: ModelTable) -> Iterator[tuple[Path, str]]:
 
 
 def _pool(path: Path, pool: PoolTable, all_models: frozenset[str]) -> Iterator[Finding]:
+    yield from _members(path, pool.members, all_models)
+
+
+def _members(path: Path, members: Iterable[str], all_models: frozenset[str]) -> Iterator[Finding]:
+    """Every member is a model, once."""
     seen: set[str] = set()
-    for number, member in enumerate(pool.members):
+    for number, member in enumerate(members):
         here = (*path, "members", number)
         if member in seen:
             yield here, f"{member!r} is listed twice"
         elif member not in all_models:
             yield here, f"there is no model {member!r}{did_you_mean(member, all_models)}"
         seen.add(member)
+
+
+def _groups(groups: Mapping[str, GroupTable], all_models: frozenset[str]) -> Iterator[Finding]:
+    """Every model goes by the rule of one group at most."""
+    owner: dict[str, str] = {}
+    for name, group in groups.items():
+        path = ("groups", name)
+        if not _NAME.fullmatch(name):
+            yield path, f"{name!r} is not a group name: letters, digits and . _ + : -"
+        yield from _members(path, group.members, all_models)
+        for number, member in enumerate(group.members):
+            if owner.setdefault(member, name) != name:
+                at = (*path, "members", number)
+                yield at, f"{member!r} is already in the group {owner[member]!r}"
 
 
 def _within_reach(path: Path, pool: PoolTable, root: RootTable) -> Iterator[Finding]:

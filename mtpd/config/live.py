@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         BudgetConfig,
         Config,
         EngineConfig,
+        Group,
         HardwareProfile,
         Pool,
         Profile,
@@ -52,6 +53,10 @@ class Configuration(Protocol):
 
     @property
     def pools(self) -> Mapping[str, Pool]:
+        """By name."""
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
         """By name."""
 
     @property
@@ -115,6 +120,11 @@ class LiveConfig:
     def pools(self) -> Mapping[str, Pool]:
         """By name."""
         return self._now.pools
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """By name."""
+        return self._now.groups
 
     @property
     def profiles(self) -> Mapping[str, Profile]:

@@ -190,9 +190,9 @@ class _Loading:
         asked = _model_names(self.main) | _names(self.override_tree)
         # A shipped profile is an offer: it takes part where the file refers to it. Without a
         # file the bundled models do, which need nothing that is not there.
-        kept = asked | _pool_members(self.override_tree)
+        kept = asked | _members(self.override_tree)
         if self.main is not None:
-            kept |= _pool_members(self.main.tree)
+            kept |= _members(self.main.tree)
         else:
             kept |= {name for name, path in files.items() if _is_bundled(path)}
         shipped = profiles_dir() / "models"
@@ -290,10 +290,10 @@ def _is_bundled(path: Path) -> bool:
     return isinstance(source, Problem) or str(source.tree.get("model")).startswith("bundled:")
 
 
-def _pool_members(tree: Tree) -> set[str]:
-    """Every name that a pool lists, whatever else is wrong with it."""
-    pools = tree.get("pools")
-    tables = pools.values() if isinstance(pools, dict) else ()
+def _members(tree: Tree) -> set[str]:
+    """Every name that a pool or a group lists, whatever else is wrong with it."""
+    sections = [one for key in ("pools", "groups") if isinstance(one := tree.get(key), dict)]
+    tables = [table for section in sections for table in section.values()]
     lists = [t["members"] for t in tables if isinstance(t, dict) and "members" in t]
     return {
         m for members in lists if isinstance(members, list) for m in members if isinstance(m, str)

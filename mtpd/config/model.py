@@ -12,7 +12,7 @@ import ipaddress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mtpd.config.tables import HardwareProfile, Message, Workload, WorkloadPrompt
+from mtpd.config.tables import Group, HardwareProfile, Message, Workload, WorkloadPrompt
 from tuner.types import Arm, Drafter
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ __all__ = [
     "DrafterConfig",
     "EngineConfig",
     "Fit",
+    "Group",
     "HardwareProfile",
     "Message",
     "Objective",
@@ -338,6 +339,7 @@ class Config:
         budget: What the machine may be used up to.
         tuning: When the daemon may act by itself.
         pools: By name.
+        groups: By name.
         profiles: By name.
         hardware: The selected hardware profile, or None.
         workloads: By name.
@@ -352,6 +354,7 @@ class Config:
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     tuning: TuningConfig = field(default_factory=TuningConfig)
     pools: Mapping[str, Pool] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     hardware: HardwareProfile | None = None
     workloads: Mapping[str, Workload] = field(default_factory=dict)

@@ -35,6 +35,8 @@ def leaves(config: Config) -> Iterator[tuple[Path, Json]]:
         yield from _table((section,), getattr(config, section))
     for name, pool in config.pools.items():
         yield from _table(("pools", name), pool)
+    for name, group in config.groups.items():
+        yield from _table(("groups", name), group)
     for name, profile in config.profiles.items():
         yield from _table(("models", name), profile)
     if config.hardware is not None:

@@ -16,6 +16,7 @@ __all__ = [
     "BudgetTable",
     "DrafterTable",
     "EngineTable",
+    "GroupTable",
     "HardwareTable",
     "LaunchTable",
     "MessageTable",
@@ -97,6 +98,15 @@ class PoolTable(Table):
     offload: OffloadWord = "refuse"
     min_context: int | None = Field(default=None, ge=1, le=16_777_216)
     quality_bound: float | None = Field(default=None, ge=1.0, le=100.0)
+
+
+class GroupTable(Table):
+    """``[groups.NAME]``."""
+
+    members: list[Text] = Field(min_length=1)
+    swap: bool = True
+    exclusive: bool = True
+    persistent: bool = False
 
 
 class QualityTable(Table):
@@ -199,6 +209,7 @@ class RootTable(Table):
     budget: BudgetTable = Field(default_factory=BudgetTable)
     tuning: TuningTable = Field(default_factory=TuningTable)
     pools: dict[str, PoolTable] = Field(default_factory=dict)
+    groups: dict[str, GroupTable] = Field(default_factory=dict)
     models: dict[str, ModelTable] = Field(default_factory=dict)
 
 

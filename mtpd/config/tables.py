@@ -1,4 +1,4 @@
-"""The parts of the configuration that profiles of the project ship: cards and workloads.
+"""Parts of the configuration that stand for themselves: cards, workloads, groups.
 
 Parts of ``mtpd.config.model``, which offers them all.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["HardwareProfile", "Message", "Workload", "WorkloadPrompt"]
+__all__ = ["Group", "HardwareProfile", "Message", "Workload", "WorkloadPrompt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +80,23 @@ class Workload:
     description: str
     max_tokens: int
     prompts: tuple[WorkloadPrompt, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Profiles whose engines go by the same rule beside others, as llama-swap has it.
+
+    Attributes:
+        name: For sentences.
+        members: Profile names.
+        swap: Whether one engine of the group runs at a time; else each member has a place
+            of its own.
+        exclusive: Whether bringing a member up unloads the engines of other groups.
+        persistent: Whether its engines stay when others want their memory or their place.
+    """
+
+    name: str
+    members: tuple[str, ...] = ()
+    swap: bool = True
+    exclusive: bool = True
+    persistent: bool = False

@@ -77,8 +77,5 @@ class SwitchboardDevice:
             yield HeldDevice(hold, self._heard)
 
     def serving(self) -> Arm | None:
-        """The arm that is ready now, or None."""
-        for engine in self._switchboard.engines():
-            if engine.state == "ready" and engine.arm is not None:
-                return engine.arm.arm()
-        return None
+        """The arm that is ready now, or None; of several, the one that was used last."""
+        return self._switchboard.serving()

@@ -1,8 +1,9 @@
-"""What serves on each device: brings arms up, rolls back, leaves what has degraded.
+"""What serves on each seat: brings arms up, rolls back, leaves what has degraded.
 
-Every change is made by whoever holds the lane's lock. An arm that does not stay on the
-device is never served unless its profile or an operator accepts that: what served before
-comes back, or the next arm of the same profile that fits, and requests wait meanwhile.
+Every change is made by whoever has the lane's lock and the device's turn. An arm that does
+not stay on the device is never served unless its profile or an operator accepts that: what
+served before comes back, or the next arm of the same profile that fits, and requests wait
+meanwhile.
 Not covered: queueing and draining (``lane``), and who asks (``switch``).
 """
 
@@ -19,31 +20,34 @@ from mtpd.proxy.admission_types import (
     Failed,
     Forget,
     Lost,
-    Pending,
     Ready,
     Recovering,
     Serving,
     Stopped,
 )
+from mtpd.proxy.beside import Beside, NoRoomError
 from mtpd.proxy.engines import Engines, Terms, failure_of
 from mtpd.proxy.feasibility import Feasibility, MisfitError
 from mtpd.proxy.outcomes import DrainTimeoutError, Renewal, Renewed
+from mtpd.proxy.turns import Turns
 from mtpd.types import EngineKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
     from mtpd.clock import Clock
     from mtpd.proxy.actors import Actor
+    from mtpd.proxy.beside import Account
     from mtpd.proxy.engines import Running
     from mtpd.proxy.lane import Lane
+    from mtpd.proxy.lanes import Lanes
+    from mtpd.proxy.seats import Seat, Seating
     from mtpd.types import Endpoint, LaunchPlan, Verdict
-    from mtpd.units import DeviceKey
     from mtpd.views import EngineView
-    from tuner.types import Arm
+    from tuner.types import Arm, Decision
 
-__all__ = ["DRAIN_S", "Changes"]
+__all__ = ["Changes"]
 
 log = structlog.get_logger()
 
@@ -52,15 +56,21 @@ C = TypeVar("C")
 RETRY_S = 60.0
 """How long a profile that failed to start is not tried again for requests."""
 
-DRAIN_S = 120.0
-"""How long running requests are waited for before a change."""
+SOON_S = 5.0
+"""The same where it failed for what others hold, which changes with the next unload."""
+
+PASSING = (NoRoomError, DrainTimeoutError)
 
 
 class Changes(Generic[C]):
     """Owns the engine set, and what the lanes are told of it.
 
     Args:
+        lanes: What is told of it.
         make_actor: Makes the supervisor of an engine key; called once per key.
+        seating: Which engines may run at once.
+        account: Counts memory where several do.
+        decide: Writes down what was unloaded for another, and why.
         plan_for: Plans the start of an arm; raises MtpdError if it cannot.
         arm_for: The arm that is chosen for a profile.
         slots_for: How many requests a profile's engine works on at once.
@@ -75,7 +85,11 @@ class Changes(Generic[C]):
     def __init__(
         self,
         *,
+        lanes: Lanes,
         make_actor: Callable[[EngineKey], Actor],
+        seating: Seating,
+        account: Account,
+        decide: Callable[[Decision], Awaitable[object]],
         plan_for: Callable[[Arm], LaunchPlan],
         arm_for: Callable[[str], Arm],
         slots_for: Callable[[str], int],
@@ -91,20 +105,28 @@ class Changes(Generic[C]):
         self.engines = Engines(
             make_actor=make_actor,
             connect=connect,
+            seat_for=seating.seat,
             on_change=self.observe,
             on_judged=self._judged,
             ran_out=feasible.ran_out,
         )
-        self.lanes: dict[DeviceKey, Lane] = {}
-        self._last_plan: dict[DeviceKey, LaunchPlan] = {}
-        self._leaving: set[DeviceKey] = set()
+        self._lanes = lanes
+        self.turns = Turns()
+        self._last_plan: dict[Seat, LaunchPlan] = {}
+        self._leaving: set[Seat] = set()
+        self._beside = Beside(
+            engines=self.engines,
+            lanes=lanes.by_seat,
+            seating=seating,
+            account=account,
+            halt=self.halt,
+            decide=decide,
+        )
 
     # What is asked for --------------------------------------------------------------
 
     async def for_requests(self, lane: Lane, profile: str) -> None:
-        """Bring a profile up because requests wait for it; with the lane's lock."""
-        if lane.state.engine != Pending(profile):
-            return  # a hold in between has changed what is wanted
+        """Bring a profile up because requests wait for it."""
         try:
             arm = self._arm_for(profile)
         except NotFoundError as error:
@@ -117,7 +139,7 @@ class Changes(Generic[C]):
             log.warning("engine.not_available", profile=profile, error=str(error))
 
     async def change(self, lane: Lane, arm: Arm, reason: str, *, force: bool) -> EngineView:
-        """Bring an arm up, or back what served before; with the lane's lock."""
+        """Bring an arm up, or back what served before."""
         try:
             running = await self.attempt(
                 lane, arm, reason, terms=Terms.FORCE if force else Terms.SERVE
@@ -140,10 +162,15 @@ class Changes(Generic[C]):
 
         Raises:
             MisfitError: It does not fit; one that is known not to is not even started.
+            NoRoomError: It does not fit beside other engines that stay.
         """
         plan = self._plan_for(arm)
         if terms is not Terms.FORCE:
             self._feasible.check(plan)
+        present = self.engines.ready(lane.seat)
+        serves = present is not None and present.is_as_planned(plan) and not fresh
+        if not serves and await self._beside.make_room(lane, plan, terms):
+            plan = self._plan_for(arm)  # what is free is another amount now
         if lane.state.held is not None:
             lane.post(Stopped())
         running = await self.engines.bring_up(plan, reason, fresh=fresh, terms=terms)
@@ -152,13 +179,13 @@ class Changes(Generic[C]):
 
     async def halt(self, lane: Lane, reason: str) -> None:
         """Stop what runs on a lane that is held; nothing is brought back by itself."""
-        self._last_plan.pop(lane.device, None)
+        self._last_plan.pop(lane.seat, None)
         lane.post(Stopped())
-        await self.engines.stop(lane.device, reason)
+        await self.engines.stop(lane.seat, reason)
 
     async def end_hold(self, lane: Lane) -> None:
         """Leave nothing running on a lane that may be measured, but not served."""
-        running = self.engines.ready(lane.device)
+        running = self.engines.ready(lane.seat)
         if running is None:
             return
         if running.is_degraded:
@@ -175,14 +202,14 @@ class Changes(Generic[C]):
             while (running := self._degraded(lane)) is not None:
                 reason = f"{running.plan.arm} is {running.verdict.label}"
                 with suppress(DrainTimeoutError):
-                    async with lane.exclusive(reason, force=False, timeout_s=DRAIN_S):
+                    async with self.turns.alone(lane, reason):
                         await self._replace(lane)
         finally:
-            self._leaving.discard(lane.device)
+            self._leaving.discard(lane.seat)
 
     def outdated(self, lane: Lane) -> Running[C] | None:
         """The engine of a lane that runs otherwise than is configured, or None."""
-        running = self.engines.running(lane.device)
+        running = self.engines.running(lane.seat)
         return running if running is not None and not self._is_current(running.plan) else None
 
     async def renew(self, lane: Lane, reason: str) -> Renewal | None:
@@ -216,7 +243,7 @@ class Changes(Generic[C]):
         """Renew an outdated engine once its requests have ended, however long they take."""
         while self.outdated(lane) is not None:
             with suppress(DrainTimeoutError):
-                async with lane.exclusive(reason, force=False, timeout_s=DRAIN_S):
+                async with self.turns.alone(lane, reason):
                     await self.renew(lane, reason)
 
     # Inside -------------------------------------------------------------------------
@@ -237,7 +264,7 @@ class Changes(Generic[C]):
         return self._feasible.instead(misfit.plan.fingerprint, misfit.plan.arm)
 
     def _degraded(self, lane: Lane) -> Running[C] | None:
-        running = self.engines.ready(lane.device)
+        running = self.engines.ready(lane.seat)
         return running if running is not None and running.is_degraded else None
 
     async def _replace(self, lane: Lane) -> None:
@@ -255,27 +282,27 @@ class Changes(Generic[C]):
         except MtpdError as failed:
             self._give_up(lane, arm, failed, None)
             with suppress(MtpdError):
-                await self.engines.stop(lane.device, str(error))
+                await self.engines.stop(lane.seat, str(error))
 
     def _judged(self, plan: LaunchPlan, verdict: Verdict) -> None:
         self._feasible.note(plan.fingerprint, plan.arm, verdict)
 
     def _serve(self, lane: Lane, running: Running[C]) -> None:
         if not running.is_degraded:
-            self._last_plan[lane.device] = running.plan
+            self._last_plan[lane.seat] = running.plan
         lane.post(Ready(running.profile, max(1, self._slots_for(running.profile))))
 
     async def _fall_back(self, lane: Lane, arm: Arm, error: MtpdError) -> None:
         """After a failed attempt: wait for its supervisor, or bring back what served before."""
-        last = self._last_plan.get(lane.device)
+        last = self._last_plan.get(lane.seat)
         before = None if last is None or not self._is_current(last) else last.arm
-        key = EngineKey(lane.device, arm.profile)
+        key = EngineKey(lane.seat.device, arm.profile)
         if before is None and lane.state.held is None and self.engines.retrying(key):
             await self.engines.adopt(key)
             lane.post(Lost())
-            self.observe(lane.device)  # it may have come up in the meantime
+            self.observe(lane.seat)  # it may have come up in the meantime
             return
-        if (present := self.engines.ready(lane.device)) is not None:
+        if (present := self.engines.ready(lane.seat)) is not None:
             # The arm could not even be planned: what served still does.
             self._give_up(lane, arm, error, present.plan.arm)
             self._serve(lane, present)
@@ -284,7 +311,7 @@ class Changes(Generic[C]):
         self._give_up(lane, arm, error, back)
         if back is None:
             with suppress(MtpdError):  # a wedged process is reported by its own view
-                await self.engines.stop(lane.device, "it did not become ready")
+                await self.engines.stop(lane.seat, "it did not become ready")
             return
         log.warning("switch.rolled_back", arm=str(arm), back=str(back), error=str(error))
         try:
@@ -295,7 +322,7 @@ class Changes(Generic[C]):
     def _give_up(self, lane: Lane, arm: Arm, error: MtpdError, back: Arm | None) -> None:
         """Turn away those who wait for an arm, unless its profile can still be served."""
         if back is None:
-            self._last_plan.pop(lane.device, None)
+            self._last_plan.pop(lane.seat, None)
         elif back.profile == arm.profile:
             return
         if isinstance(error, MisfitError) and self._next(error) is not None:
@@ -305,14 +332,14 @@ class Changes(Generic[C]):
                 profile=arm.profile,
                 why=str(error),
                 now=self._clock.now(),
-                retry_after_s=RETRY_S,
+                retry_after_s=SOON_S if isinstance(error, PASSING) else RETRY_S,
                 restoring=None if back is None else back.profile,
             )
         )
 
-    def observe(self, device: DeviceKey) -> None:
-        """An engine of a device has changed by itself: its state, or its residency."""
-        lane, running = self.lanes.get(device), self.engines.running(device)
+    def observe(self, seat: Seat) -> None:
+        """An engine of a seat has changed by itself: its state, or its residency."""
+        lane, running = self._lanes.by_seat.get(seat), self.engines.running(seat)
         if lane is None or running is None:
             return
         view = running.actor.view()
@@ -349,8 +376,8 @@ class Changes(Generic[C]):
         """Have a degraded engine left; whether it is one. A hold decides for itself."""
         if not running.is_degraded or lane.state.held is not None:
             return False
-        if lane.device not in self._leaving:
-            self._leaving.add(lane.device)
+        if lane.seat not in self._leaving:
+            self._leaving.add(lane.seat)
             self._on_degraded(lane)
         return True
 

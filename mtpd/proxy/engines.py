@@ -1,7 +1,7 @@
-"""The engine set: one supervisor per device and profile, one running engine per device.
+"""The engine set: one supervisor per device and profile, one running engine per seat.
 
 Covers starting, stopping and watching; what to start, and who may use it, is decided in
-``mtpd.proxy.switch``. Methods that change engines need the lock of the device's lane.
+``mtpd.proxy.switch``. Methods that change engines need the turn of their device.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from mtpd.proxy.actors import Actor
+    from mtpd.proxy.seats import Seat
     from mtpd.proxy.upstream import Upstream
     from mtpd.types import Endpoint, EngineKey, LaunchPlan, Verdict
-    from mtpd.units import DeviceKey
     from mtpd.views import EngineView
     from tuner.types import Arm
 
@@ -135,15 +136,16 @@ class Engines(Generic[C]):
         *,
         make_actor: Callable[[EngineKey], Actor],
         connect: Callable[[Endpoint], AbstractAsyncContextManager[C]],
-        on_change: Callable[[DeviceKey], None],
+        seat_for: Callable[[str], Seat],
+        on_change: Callable[[Seat], None],
         on_judged: Callable[[LaunchPlan, Verdict], None] = lambda _plan, _verdict: None,
         ran_out: Callable[[EngineView], Verdict | None] = lambda _view: None,
     ) -> None:
-        self._make_actor, self._connect = make_actor, connect
+        self._make_actor, self._connect, self._seat_for = make_actor, connect, seat_for
         self._on_change, self._on_judged, self._ran_out = on_change, on_judged, ran_out
         self._actors: dict[EngineKey, Actor] = {}
         self._lives: dict[EngineKey, anyio.CancelScope] = {}
-        self._running: dict[DeviceKey, Running[C]] = {}
+        self._running: dict[Seat, Running[C]] = {}
         self._tasks: TaskGroup | None = None
         self._began = anyio.Event()
 
@@ -155,16 +157,20 @@ class Engines(Generic[C]):
                 await anyio.sleep_forever()
         finally:
             with anyio.CancelScope(shield=True):
-                for device in tuple(self._running):
-                    await self._retire(device)
+                for seat in tuple(self._running):
+                    await self._retire(seat)
 
-    def running(self, device: DeviceKey) -> Running[C] | None:
-        """What was brought up on a device, also while it recovers from a crash."""
-        return self._running.get(device)
+    def running(self, seat: Seat) -> Running[C] | None:
+        """What was brought up on a seat, also while it recovers from a crash."""
+        return self._running.get(seat)
 
-    def ready(self, device: DeviceKey) -> Running[C] | None:
-        """What serves on a device now."""
-        running = self._running.get(device)
+    def all_running(self) -> tuple[tuple[Seat, Running[C]], ...]:
+        """What was brought up, with its seat, in their order."""
+        return tuple(sorted(self._running.items(), key=itemgetter(0)))
+
+    def ready(self, seat: Seat) -> Running[C] | None:
+        """What serves on a seat now."""
+        running = self._running.get(seat)
         return running if running is not None and running.is_ready else None
 
     def views(self) -> tuple[EngineView, ...]:
@@ -179,7 +185,7 @@ class Engines(Generic[C]):
     async def bring_up(
         self, plan: LaunchPlan, reason: str, *, fresh: bool = False, terms: Terms = Terms.SERVE
     ) -> Running[C]:
-        """Start a plan; what else runs on the device is stopped first.
+        """Start a plan; what else runs on its seat is stopped first.
 
         Args:
             plan: What to start.
@@ -194,12 +200,12 @@ class Engines(Generic[C]):
             EngineError: It did not become ready, or another engine could not be stopped.
                 Its supervisor may still be trying (``retrying``).
         """
-        device = plan.key.device
-        present = self.ready(device)
+        seat = self._seat_for(plan.key.profile)
+        present = self.ready(seat)
         if present is not None and present.is_as_planned(plan) and not fresh:
             present.terms = terms
             return present
-        await self.stop(device, reason)
+        await self.stop(seat, reason)
         actor = await self._actor(plan.key)
         view = await _start(actor, plan)
         if view.state == READY:
@@ -211,14 +217,14 @@ class Engines(Generic[C]):
             if view.state == READY:
                 running.engine_id = view.id
                 return running
-            await self._retire(device)  # it died while it was being connected to
+            await self._retire(seat)  # it died while it was being connected to
         if (short := self._ran_out(view)) is not None:
             self._on_judged(plan, short)
             raise MisfitError(plan, short)
         raise failure_of(view)
 
     async def adopt(self, key: EngineKey) -> None:
-        """Count a start that its supervisor still tries as what runs on the device."""
+        """Count a start that its supervisor still tries as what runs on its seat."""
         actor = await self._actor(key)
         if actor.plan is not None:
             await self._install(actor.plan, actor, Terms.SERVE)
@@ -227,15 +233,15 @@ class Engines(Generic[C]):
         """Whether the supervisor goes on trying after a failure."""
         return key in self._actors and self._actors[key].view().state == "backoff"
 
-    async def stop(self, device: DeviceKey, reason: str) -> None:
-        """Stop whatever runs on a device.
+    async def stop(self, seat: Seat, reason: str) -> None:
+        """Stop whatever runs on a seat.
 
         Raises:
             EngineError: The kernel does not let go of a process.
         """
-        await self._retire(device)
+        was = await self._retire(seat)
         for key, actor in tuple(self._actors.items()):
-            if key.device == device:
+            if actor is was or self._seat_for(key.profile) == seat:
                 await _rest(actor, reason)
 
     def dismiss(self, profile: str) -> None:
@@ -245,14 +251,14 @@ class Engines(Generic[C]):
                 del self._actors[key]
                 self._lives.pop(key).cancel()
 
-    async def until_gone(self, device: DeviceKey, engine_id: str) -> None:
+    async def until_gone(self, seat: Seat, engine_id: str) -> None:
         """Wait until a start is no longer the one that serves."""
-        running = self._running.get(device)
+        running = self._running.get(seat)
         if running is not None:
             revision = running.actor.revision
             while running.engine_id == engine_id and running.is_ready:
                 revision = await running.actor.wait_change(revision)
-        self._on_change(device)
+        self._on_change(seat)
 
     async def _actor(self, key: EngineKey) -> Actor:
         await self._began.wait()
@@ -267,13 +273,13 @@ class Engines(Generic[C]):
         with self._lives[key]:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(actor.run)
-                tasks.start_soon(self._watch, key.device, actor)
+                tasks.start_soon(self._watch, key.profile, actor)
 
-    async def _watch(self, device: DeviceKey, actor: Actor) -> None:
+    async def _watch(self, profile: str, actor: Actor) -> None:
         revision = actor.revision
         while True:
             revision = await actor.wait_change(revision)
-            self._on_change(device)
+            self._on_change(self._seat_for(profile))
 
     async def _install(self, plan: LaunchPlan, actor: Actor, terms: Terms) -> Running[C]:
         async with AsyncExitStack() as opening:
@@ -281,7 +287,7 @@ class Engines(Generic[C]):
             opening.push_async_callback(upstream.aclose)
             client = await opening.enter_async_context(self._connect(plan.endpoint))
             opened = opening.pop_all()
-        running = self._running[plan.key.device] = Running(
+        running = self._running[self._seat_for(plan.key.profile)] = Running(
             plan=plan,
             actor=actor,
             engine_id="",
@@ -292,11 +298,13 @@ class Engines(Generic[C]):
         )
         return running
 
-    async def _retire(self, device: DeviceKey) -> None:
-        """Close what is connected to the engine of a device; before it is stopped."""
-        running = self._running.pop(device, None)
-        if running is not None:
-            await running.opened.aclose()
+    async def _retire(self, seat: Seat) -> Actor | None:
+        """Close what is connected to the engine of a seat, before it is stopped; its supervisor."""
+        running = self._running.pop(seat, None)
+        if running is None:
+            return None
+        await running.opened.aclose()
+        return running.actor
 
 
 async def _start(actor: Actor, plan: LaunchPlan) -> EngineView:

@@ -38,7 +38,7 @@ class Halt(Protocol):
         """See ``Switchboard``."""
 
 
-class Lanes(Protocol):
+class LaneOf(Protocol):
     """Finds the lane of a profile."""
 
     def __call__(self, profile: str) -> Lane:
@@ -51,20 +51,20 @@ class Hold(Generic[C]):
     def __init__(
         self,
         *,
-        lanes: Lanes,
+        lane_of: LaneOf,
         attempt: Attempt[C],
         halt: Halt,
         stack: AsyncExitStack,
         reason: str,
         drain_timeout_s: float,
     ) -> None:
-        self._lanes, self._attempt, self._halt = lanes, attempt, halt
+        self._lane_of, self._attempt, self._halt = lane_of, attempt, halt
         self._stack, self._reason, self._drain_timeout_s = stack, reason, drain_timeout_s
-        self._held: set[Lane] = set()
+        self._held: list[Lane] = []
         self._running: Running[C] | None = None
 
     async def take(self, lane: Lane) -> None:
-        """Hold one more device.
+        """Hold one more lane; the turn of its device is taken once all are held.
 
         Raises:
             DrainTimeoutError: Requests still ran on it.
@@ -72,17 +72,22 @@ class Hold(Generic[C]):
         await self._stack.enter_async_context(
             lane.exclusive(self._reason, force=False, timeout_s=self._drain_timeout_s)
         )
-        self._held.add(lane)
+        lane.park(parked=True)
+        self._held.append(lane)
 
     async def start(self, arm: Arm) -> EngineView:
-        """Start an arm anew and wait until it is ready; one this hold started is kept.
+        """Start an arm anew, alone, and wait until it is ready; one this hold started is kept.
 
         Raises:
             EngineError: It did not become ready; nothing runs on its device then.
         """
-        lane = self._lanes(arm.profile)
+        lane = self._lane_of(arm.profile)
         if lane not in self._held:
-            await self.take(lane)
+            msg = f"{arm.profile} has come into the configuration since the device is held"
+            raise EngineError(msg, failure="config")
+        for other in self._held:
+            if other is not lane and other.seat.device == lane.seat.device:
+                await self._halt(other, self._reason)
         mine = self._running is not None and self._running.plan.arm == arm
         self._running = None
         try:

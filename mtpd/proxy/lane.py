@@ -1,12 +1,14 @@
-"""One device: its queue, its requests, and what serves them.
+"""One seat: its queue, its requests, and what serves them.
 
 Every change goes through ``post``, which takes one step of the admission machine and
 carries out its effects before it returns; so there is one writer, and no await between
-a decision and its effect. Who may start and stop engines is whoever holds ``lock``.
+a decision and its effect. Who may start and stop the engine is whoever holds ``lock`` and
+then has the turn of the device (``mtpd.proxy.turns``, which states the order of locks).
 """
 
 from __future__ import annotations
 
+import math
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     from mtpd.clock import Clock
     from mtpd.proxy.admission_types import Claim, Order
-    from mtpd.units import DeviceKey
+    from mtpd.proxy.seats import Seat
 
 __all__ = ["Lane", "Ticket"]
 
@@ -63,12 +65,18 @@ class Ticket:
 
 
 class Lane:
-    """The queue of one device."""
+    """The queue of one seat.
+
+    Attributes:
+        seat: Which.
+        lock: Held by whoever changes what serves it.
+        used_at: When a request came or ended last; minus infinity before the first.
+    """
 
     def __init__(
         self,
         *,
-        device: DeviceKey,
+        seat: Seat,
         limit: int,
         timeout_s: float,
         order: Order,
@@ -76,7 +84,7 @@ class Lane:
         on_want: Callable[[Lane, str], None],
         on_waiting: Callable[[], None],
     ) -> None:
-        self.device = device
+        self.seat = seat
         self.state = State(limit=limit, timeout_s=timeout_s, order=order)
         self.lock = anyio.Lock()
         self._clock = clock
@@ -84,6 +92,18 @@ class Lane:
         self._tickets: dict[int, Ticket] = {}
         self._last_id = 0
         self._drained = anyio.Event()
+        self._parked, self._moved = False, anyio.Event()
+        self.used_at = -math.inf
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether requests run or wait."""
+        return bool(self.state.running or self.state.waiting)
+
+    def park(self, *, parked: bool) -> None:
+        """Say whether the owner of the lock only waits, and lets who has the device act."""
+        self._parked = parked
+        self._stir()
 
     def post(self, event: Event) -> None:
         """Take one step; never blocks, never fails."""
@@ -91,6 +111,7 @@ class Lane:
         self.state, effects = admission.step(now, event)
         for effect in effects:
             self._execute(effect)
+        self._stir()
 
     def tick(self) -> None:
         """Turn away those whose time is up."""
@@ -99,6 +120,7 @@ class Lane:
     def arrive(self, profile: str, claim: Claim) -> Ticket:
         """Queue a request; its ticket says when and how it was decided."""
         self._last_id += 1
+        self.used_at = self._clock.now()
         ticket = self._tickets[self._last_id] = Ticket(self._last_id)
         self.post(Arrive(ticket.id, profile, self._clock.now(), claim))
         if ticket.outcome is None:
@@ -124,11 +146,12 @@ class Lane:
     def end(self, ticket: Ticket) -> None:
         """The request is over, wherever it was."""
         del self._tickets[ticket.id]
+        self.used_at = self._clock.now()
         self.post(Leave(ticket.id))
 
     @asynccontextmanager
     async def exclusive(self, reason: str, *, force: bool, timeout_s: float) -> AsyncIterator[None]:
-        """Have the device alone while the block runs: nobody is admitted, nothing runs.
+        """Have the seat alone while the block runs: nobody is admitted, nothing runs.
 
         Args:
             reason: What those who wait too long are told.
@@ -138,14 +161,50 @@ class Lane:
         Raises:
             DrainTimeoutError: Requests still run and ``force`` was not asked for.
         """
+        async with self.owned(), self._held(reason, force=force, timeout_s=timeout_s):
+            yield
+
+    @asynccontextmanager
+    async def owned(self) -> AsyncIterator[None]:
+        """Be the only one who changes what serves the seat while the block runs."""
         async with self.lock:
-            self._drained = anyio.Event()
-            self.post(Hold(reason))
             try:
-                await self._drain(force=force, timeout_s=timeout_s)
                 yield
             finally:
-                self.post(Release())
+                self.park(parked=False)
+
+    @asynccontextmanager
+    async def lent(self, reason: str, *, timeout_s: float) -> AsyncIterator[None]:
+        """Have it drained while the block runs, for whoever has the device's turn.
+
+        Its owner, if it has one, waits for that turn; one that still drains is waited for.
+
+        Raises:
+            DrainTimeoutError: Requests still run.
+        """
+        with anyio.move_on_after(timeout_s):
+            while self.lock.locked() and not self._parked:
+                await self._moved.wait()
+        if not self.lock.locked():
+            async with self.exclusive(reason, force=False, timeout_s=timeout_s):
+                yield
+        elif not self._parked:
+            raise self._still_runs(timeout_s)
+        elif self.state.held is not None:
+            yield  # its owner has drained it
+        else:
+            async with self._held(reason, force=False, timeout_s=timeout_s):
+                yield
+
+    @asynccontextmanager
+    async def _held(self, reason: str, *, force: bool, timeout_s: float) -> AsyncIterator[None]:
+        self._drained = anyio.Event()
+        self.post(Hold(reason))
+        try:
+            await self._drain(force=force, timeout_s=timeout_s)
+            yield
+        finally:
+            self.post(Release())
 
     async def _drain(self, *, force: bool, timeout_s: float) -> None:
         with anyio.move_on_after(timeout_s):
@@ -153,13 +212,20 @@ class Lane:
         if self._drained.is_set():
             return
         if not force:
-            msg = f"{len(self.state.running)} request(s) still ran after {timeout_s:g} s"
-            hint = "try again later, or force the change, which cuts them"
-            raise DrainTimeoutError(msg, hint=hint)
-        log.warning("lane.cut", device=self.device, requests=len(self.state.running))
+            raise self._still_runs(timeout_s)
+        log.warning("lane.cut", seat=str(self.seat), requests=len(self.state.running))
         self.cut()
         with anyio.move_on_after(CUT_S):
             await self._drained.wait()
+
+    def _still_runs(self, timeout_s: float) -> DrainTimeoutError:
+        msg = f"{len(self.state.running)} request(s) still ran after {timeout_s:g} s"
+        hint = "try again later, or force the change, which cuts them"
+        return DrainTimeoutError(msg, hint=hint)
+
+    def _stir(self) -> None:
+        self._moved.set()
+        self._moved = anyio.Event()
 
     def cut(self) -> None:
         """Make every running request let go of its engine."""

@@ -14,7 +14,7 @@ class Limits(Protocol):
 
     @property
     def max_waiting(self) -> int:
-        """Requests that may wait per device."""
+        """Requests that may wait per seat."""
 
     @property
     def queue_timeout_s(self) -> float:

@@ -2,8 +2,8 @@
 
 A request leases an engine; an operation switches, stops, or holds the device. What a
 request needs and does not find running is brought up for it; what cannot be brought up
-is rolled back to what served before. One engine runs per device; the set is keyed by
-device and profile all the same.
+is rolled back to what served before. One engine runs per seat (``mtpd.proxy.seats``), and
+one starts or stops at a time per device (``mtpd.proxy.turns``, with the order of locks).
 
 Not covered: how a process is supervised (``mtpd.supervise``), and which arm is best
 (``arm_for`` is asked).
@@ -11,7 +11,6 @@ Not covered: how a process is supervised (``mtpd.supervise``), and which arm is 
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
@@ -20,16 +19,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import anyio
 import structlog
 
-from mtpd.proxy import admission
-from mtpd.proxy.admission_types import ORDINARY, Bound, Claim, Close, Forget
-from mtpd.proxy.changes import DRAIN_S, Changes
+from mtpd.errors import ConflictError, MtpdError
+from mtpd.proxy.admission_types import ORDINARY, Claim, Pending
+from mtpd.proxy.beside import Uncounted
+from mtpd.proxy.changes import Changes
 from mtpd.proxy.engines import Terms
 from mtpd.proxy.feasibility import Feasibility
 from mtpd.proxy.hold import Hold
-from mtpd.proxy.lane import Lane
-from mtpd.proxy.limits import Limits, order_of
+from mtpd.proxy.lanes import Lanes
 from mtpd.proxy.outcomes import DrainTimeoutError, RejectedError, Renewal, Renewed
-from mtpd.views import QueueView
+from mtpd.proxy.turns import DRAIN_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
@@ -37,11 +36,14 @@ if TYPE_CHECKING:
 
     from mtpd.clock import Clock
     from mtpd.proxy.actors import Actor
+    from mtpd.proxy.beside import Account
     from mtpd.proxy.engines import Lease
+    from mtpd.proxy.lane import Lane
+    from mtpd.proxy.limits import Limits
+    from mtpd.proxy.seats import Seating
     from mtpd.types import Endpoint, EngineKey, LaunchPlan
-    from mtpd.units import DeviceKey
-    from mtpd.views import EngineView
-    from tuner.types import Arm
+    from mtpd.views import EngineView, QueueView
+    from tuner.types import Arm, Decision
 
 __all__ = ["Switchboard"]
 
@@ -52,6 +54,11 @@ C = TypeVar("C")
 RECHECK_S = 1.0
 
 
+async def _unwritten(decision: Decision) -> None:
+    """Leave a decision to the log of who took it."""
+    log.info("decision.made", act=decision.act.value, reason=decision.reason)
+
+
 class Switchboard(Generic[C]):
     """Owns the engine set and admission.
 
@@ -59,7 +66,7 @@ class Switchboard(Generic[C]):
         make_actor: Makes the supervisor of an engine key; called once per key.
         plan_for: Plans the start of an arm; raises MtpdError if it cannot.
         arm_for: The arm that is chosen for a profile.
-        device_for: The device of a profile.
+        seating: Which engines may run at once.
         slots_for: How many requests a profile's engine works on at once.
         connect: Opens the client that operations use (``EngineClient``).
         limits: Length and patience of the queue.
@@ -67,6 +74,8 @@ class Switchboard(Generic[C]):
         feasible: What is known to fit, and what not; nothing if left out.
         is_current: Whether a plan still says what is configured; always if left out.
         asking: Held while a request of a profile waits or runs.
+        account: Counts memory where several engines share a device; nothing if left out.
+        decide: Writes down a decision of the switchboard's own.
     """
 
     def __init__(
@@ -75,7 +84,7 @@ class Switchboard(Generic[C]):
         make_actor: Callable[[EngineKey], Actor],
         plan_for: Callable[[Arm], LaunchPlan],
         arm_for: Callable[[str], Arm],
-        device_for: Callable[[str], DeviceKey],
+        seating: Seating,
         slots_for: Callable[[str], int],
         connect: Callable[[Endpoint], AbstractAsyncContextManager[C]],
         limits: Limits,
@@ -83,12 +92,18 @@ class Switchboard(Generic[C]):
         feasible: Feasibility | None = None,
         is_current: Callable[[LaunchPlan], bool] = lambda _plan: True,
         asking: Callable[[str], AbstractContextManager[None]] = lambda _profile: nullcontext(),
+        account: Account | None = None,
+        decide: Callable[[Decision], Awaitable[object]] = _unwritten,
     ) -> None:
         self._asking = asking
-        self._plan_for, self._device_for = plan_for, device_for
-        self._limits, self._clock = limits, clock
+        self._plan_for, self._arm_for, self._seating = plan_for, arm_for, seating
+        self._lanes = Lanes(seating=seating, limits=limits, clock=clock, on_want=self._want)
         self._changes = Changes(
+            lanes=self._lanes,
             make_actor=make_actor,
+            seating=seating,
+            account=account or Uncounted(),
+            decide=decide,
             plan_for=plan_for,
             arm_for=arm_for,
             slots_for=slots_for,
@@ -98,11 +113,10 @@ class Switchboard(Generic[C]):
             is_current=is_current,
             on_degraded=lambda lane: self._soon(partial(self._changes.leave_degraded, lane)),
         )
-        self._engines, self._lanes = self._changes.engines, self._changes.lanes
+        self._engines, self._turns = self._changes.engines, self._changes.turns
+        self._holding = anyio.Lock()
         self._due: deque[Callable[[], Coroutine[Any, Any, None]]] = deque()
         self._wanted = anyio.Event()
-        self._rearmed = anyio.Event()
-        self._closed: str | None = None
 
     # For the owner -----------------------------------------------------------------
 
@@ -110,7 +124,7 @@ class Switchboard(Generic[C]):
         """Own the engines until cancelled; then turn everybody away and stop them."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._engines.run)
-            tasks.start_soon(self._keep_time)
+            tasks.start_soon(self._lanes.keep_time)
             try:
                 while True:
                     while self._due:
@@ -122,15 +136,11 @@ class Switchboard(Generic[C]):
 
     def close(self, reason: str) -> None:
         """Turn away everybody who waits or comes, and cut what runs."""
-        self._closed = reason
-        for lane in self._lanes.values():
-            lane.post(Close(reason))
-            lane.cut()
+        self._lanes.close(reason)
 
     def tick(self) -> None:
         """Turn away those who have waited too long; ``run`` does it when it is due."""
-        for lane in self._lanes.values():
-            lane.tick()
+        self._lanes.tick()
 
     # For requests ------------------------------------------------------------------
 
@@ -149,12 +159,12 @@ class Switchboard(Generic[C]):
 
     @asynccontextmanager
     async def _served(self, profile: str, request_id: str, claim: Claim) -> AsyncIterator[Lease]:
-        lane = self._lane(profile)
+        lane = self._lanes.of(profile)
         ticket = lane.arrive(profile, claim)
         log.debug("request.arrived", request_id=request_id, profile=profile, ticket=ticket.id)
         try:
             await lane.admitted(ticket)
-            running = self._engines.running(lane.device)
+            running = self._engines.running(lane.seat)
             if running is None or running.profile != profile:
                 # It was lost between the admission and this task's turn.
                 msg = f"the engine of {profile} has just gone"
@@ -169,8 +179,8 @@ class Switchboard(Generic[C]):
         Nobody waits for such a request: a change of engine breaks it off. None where no
         engine of the profile is ready, or one is being measured and must not be disturbed.
         """
-        lane = self._lane(profile)
-        running = self._engines.ready(lane.device)
+        lane = self._lanes.of(profile)
+        running = self._engines.ready(lane.seat)
         taken = lane.state.held is not None or lane.state.closed is not None
         if taken or running is None or running.profile != profile:
             return None
@@ -178,24 +188,18 @@ class Switchboard(Generic[C]):
 
     async def recheck(self, lease: Lease) -> None:
         """An engine broke off: give its supervisor a moment to say so."""
-        device = self._device_for(lease.arm.profile)
+        seat = self._seating.seat(lease.arm.profile)
         with anyio.move_on_after(RECHECK_S):
-            await self._engines.until_gone(device, lease.engine_id)
+            await self._engines.until_gone(seat, lease.engine_id)
 
     @property
     def closed(self) -> bool:
         """Whether everybody is turned away."""
-        return self._closed is not None
+        return self._lanes.closed is not None
 
     def queue(self) -> QueueView:
         """Who waits and who runs."""
-        states = [lane.state for lane in self._lanes.values()]
-        return QueueView(
-            waiting=sum(len(state.waiting) for state in states),
-            limit=self._limits.max_waiting * max(1, len(states)),
-            timeout_s=self._limits.queue_timeout_s,
-            in_flight=sum(len(state.running) for state in states),
-        )
+        return self._lanes.queue()
 
     def engines(self) -> tuple[EngineView, ...]:
         """Every engine that was ever asked for, by key."""
@@ -210,15 +214,16 @@ class Switchboard(Generic[C]):
     async def switch(
         self, arm: Arm, *, reason: str, force: bool = False, drain_timeout_s: float | None = None
     ) -> EngineView:
-        """Drain, stop what runs on the arm's device, start the arm; force cuts at once.
+        """Drain, stop what runs on the arm's seat, start the arm; force cuts at once.
 
         Raises:
             EngineError: It did not become ready; what served before was brought back.
+            NoRoomError: It does not fit beside other engines that stay.
             DrainTimeoutError: Requests still ran; nothing was changed.
             MtpdError: The arm cannot be planned; nothing was changed.
         """
-        lane = self._lane(arm.profile)
-        if (running := self._engines.ready(lane.device)) is not None and running.plan.arm == arm:
+        lane = self._lanes.of(arm.profile)
+        if (running := self._engines.ready(lane.seat)) is not None and running.plan.arm == arm:
             plan = self._plan_for(arm)  # the model file may be another one since
             if running.is_as_planned(plan):
                 if force:
@@ -226,8 +231,22 @@ class Switchboard(Generic[C]):
                 return running.actor.view()
         log.info("switch.began", arm=str(arm), reason=reason)
         patience = _patience(drain_timeout_s, force=force)
-        async with lane.exclusive(reason, force=force, timeout_s=patience):
+        async with self._turns.alone(lane, reason, force=force, timeout_s=patience):
             return await self._changes.change(lane, arm, reason, force=force)
+
+    async def bring_up(self, profile: str, reason: str) -> EngineView:
+        """Have the engine of a profile ready although no request asks for it.
+
+        Raises:
+            ConflictError: Requests for another model of its seat have come first.
+            MtpdError: See ``switch``.
+        """
+        lane = self._lanes.of(profile)
+        running = self._engines.running(lane.seat)
+        if lane.is_busy and (running is None or running.profile != profile):
+            msg = f"{profile} is not brought up: requests use its place for another model"
+            raise ConflictError(msg)
+        return await self.switch(self._arm_for(profile), reason=reason)
 
     async def stop_engine(
         self,
@@ -246,13 +265,13 @@ class Switchboard(Generic[C]):
             DrainTimeoutError: Requests still ran; nothing was changed.
             EngineError: The kernel does not let go of the process.
         """
-        lanes = tuple(self._lanes.values()) if profile is None else (self._lane(profile),)
+        lanes = self._lanes.there() if profile is None else (self._lanes.of(profile),)
         patience = _patience(drain_timeout_s, force=force)
         for lane in lanes:
-            running = self._engines.running(lane.device)
+            running = self._engines.running(lane.seat)
             if profile is not None and (running is None or running.profile != profile):
                 continue
-            async with lane.exclusive(reason, force=force, timeout_s=patience):
+            async with self._turns.alone(lane, reason, force=force, timeout_s=patience):
                 if agreed is None or await agreed():
                     await self._changes.halt(lane, reason)
 
@@ -262,47 +281,60 @@ class Switchboard(Generic[C]):
     ) -> AsyncIterator[Hold[C]]:
         """Have the devices alone while the block runs; requests wait.
 
+        Persistent engines that were stopped for it are brought back afterwards.
+
         Raises:
             DrainTimeoutError: Requests still ran; they are never cut for a hold.
         """
-        async with AsyncExitStack() as stack:
+        async with self._holding, AsyncExitStack() as stack:
             hold = Hold(
-                lanes=self._lane,
+                lane_of=self._lanes.of,
                 attempt=self._changes.attempt,
                 halt=self._changes.halt,
                 stack=stack,
                 reason=reason,
                 drain_timeout_s=drain_timeout_s,
             )
-            for lane in tuple(self._lanes.values()):
+            lanes = self._lanes.every()
+            for lane in lanes:
                 await hold.take(lane)
+            await stack.enter_async_context(self._turns.of(*lanes))
+            persistent = [p for p in self._ready() if self._is_persistent(p)]
             try:
                 yield hold
             finally:
                 await hold.end(self._changes.end_hold)
+                for profile in persistent:
+                    self._soon(partial(self._bring_back, profile))
+
+    def serving(self) -> Arm | None:
+        """The arm that is ready now; of several, the one that was used last."""
+        ready = [one for lane in self._lanes.there() if (one := self._engines.ready(lane.seat))]
+        last = max(ready, key=lambda one: self._lanes.of(one.profile).used_at, default=None)
+        return None if last is None else last.plan.arm
 
     # For the reload ----------------------------------------------------------------
 
     @asynccontextmanager
     async def settled(self) -> AsyncIterator[None]:
         """Nobody starts or stops an engine while the block runs; requests go on."""
-        async with AsyncExitStack() as stack:
-            for lane in tuple(self._lanes.values()):
-                await stack.enter_async_context(lane.lock)
+        async with self._holding, AsyncExitStack() as stack:
+            lanes = self._lanes.every()
+            for lane in lanes:
+                await stack.enter_async_context(lane.owned())
+                lane.park(parked=True)
+            await stack.enter_async_context(self._turns.of(*lanes))
             yield
 
     def bound(self, limits: Limits) -> None:
         """Let other limits hold for requests that come from now on."""
-        self._limits = limits
-        for lane in self._lanes.values():
-            lane.post(Bound(limits.max_waiting, limits.queue_timeout_s, order_of(limits)))
+        self._lanes.bound(limits)
 
     def forget(self, profiles: Iterable[str], why: str) -> None:
         """Turn away those who wait for profiles that are not served any more."""
         for profile in profiles:
             self._engines.dismiss(profile)
-            for lane in self._lanes.values():
-                lane.post(Forget(profile, why))
+            self._lanes.forget(profile, why)
 
     async def renew(self, reason: str) -> tuple[Renewal, ...]:
         """Drain and renew every engine that runs otherwise than is configured.
@@ -310,12 +342,12 @@ class Switchboard(Generic[C]):
         One whose requests last longer than the patience is renewed when they have ended.
         """
         found = []
-        for lane in tuple(self._lanes.values()):
+        for lane in self._lanes.there():
             outdated = self._changes.outdated(lane)
             if outdated is None:
                 continue
             try:
-                async with lane.exclusive(reason, force=False, timeout_s=DRAIN_S):
+                async with self._turns.alone(lane, reason):
                     renewal = await self._changes.renew(lane, reason)
             except DrainTimeoutError as error:
                 self._soon(partial(self._changes.leave_outdated, lane, reason))
@@ -326,21 +358,20 @@ class Switchboard(Generic[C]):
 
     # Inside ------------------------------------------------------------------------
 
-    def _lane(self, profile: str) -> Lane:
-        device = self._device_for(profile)
-        if device not in self._lanes:
-            lane = self._lanes[device] = Lane(
-                device=device,
-                limit=self._limits.max_waiting,
-                timeout_s=self._limits.queue_timeout_s,
-                order=order_of(self._limits),
-                clock=self._clock,
-                on_want=self._want,
-                on_waiting=self._rearm,
-            )
-            if self._closed is not None:
-                lane.post(Close(self._closed))
-        return self._lanes[device]
+    def _ready(self) -> tuple[str, ...]:
+        return tuple(one.profile for _, one in self._engines.all_running() if one.is_ready)
+
+    def _is_persistent(self, profile: str) -> bool:
+        return self._seating.group(self._seating.seat(profile)).persistent
+
+    async def _bring_back(self, profile: str) -> None:
+        """Serve a persistent model again after a hold; its next request tries once more."""
+        if profile in self._ready():
+            return
+        try:
+            await self.bring_up(profile, f"{profile} is persistent and was stopped for a hold")
+        except MtpdError as error:
+            log.warning("hold.not_brought_back", profile=profile, reason=str(error))
 
     def _want(self, lane: Lane, profile: str) -> None:
         self._soon(partial(self._bring_up_for_requests, lane, profile))
@@ -350,21 +381,13 @@ class Switchboard(Generic[C]):
         self._due.append(work)
         self._wanted.set()
 
-    def _rearm(self) -> None:
-        self._rearmed.set()
-
-    async def _keep_time(self) -> None:
-        while True:
-            self._rearmed = anyio.Event()
-            due = [admission.next_deadline(lane.state) for lane in self._lanes.values()]
-            first = min((at for at in due if at is not None), default=math.inf)
-            with anyio.move_on_after(max(0.0, first - self._clock.now())):
-                await self._rearmed.wait()
-            self.tick()
-
     async def _bring_up_for_requests(self, lane: Lane, profile: str) -> None:
-        async with lane.lock:
-            await self._changes.for_requests(lane, profile)
+        async with lane.owned():
+            if lane.state.engine != Pending(profile):
+                return  # a hold in between has changed what is wanted
+            async with self._turns.of(lane):
+                if lane.state.engine == Pending(profile):
+                    await self._changes.for_requests(lane, profile)
 
 
 def _patience(asked: float | None, *, force: bool) -> float:

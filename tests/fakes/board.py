@@ -8,23 +8,30 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from mtpd.config.model import Config, Profile
 from mtpd.errors import NotFoundError
 from mtpd.proxy.outcomes import RejectedError
+from mtpd.proxy.seats import Seating
 from mtpd.proxy.switch import Switchboard
 from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint
 from mtpd.units import HOST
 from tests.fakes.actors import FakeActor
 from tests.fakes.clock import FakeClock
-from tuner.types import Arm, Drafter
+from tuner.types import Arm, Decision, Drafter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractContextManager
 
+    from mtpd.config.model import Group
+    from mtpd.proxy.beside import Account
     from mtpd.proxy.engines import Lease
     from mtpd.types import Endpoint
 
 __all__ = ["Bench", "Client", "Queue", "arm", "bench", "clients", "until"]
+
+
+PROFILES = ("a", "b", "c", "d", "e")
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,8 @@ class Bench:
     """One device, profiles by any name, every engine scripted.
 
     Attributes:
+        config: The groups; profiles are those that a hold takes the seats of.
+        decisions: Written down so far.
         chosen: The arm chosen for a profile; depth 0 for those not named.
         endpoints: Where a profile's engine listens.
         connecting: Holds up every connection to an engine until it is set.
@@ -66,8 +75,15 @@ class Bench:
         limits: Queue = Queue(),
         slots: int = 1,
         asking: Callable[[str], AbstractContextManager[None]] = lambda _profile: nullcontext(),
+        groups: Sequence[Group] = (),
+        account: Account | None = None,
     ) -> None:
         self.clock = FakeClock()
+        self.config = Config(
+            groups={group.name: group for group in groups},
+            profiles={name: Profile(name=name, model="/m.gguf") for name in PROFILES},
+        )
+        self.decisions: list[Decision] = []
         self.chosen: dict[str, Arm] = {}
         self.endpoints: dict[str, Endpoint] = {}
         self.unplannable: dict[str, Exception] = {}
@@ -80,13 +96,15 @@ class Bench:
             make_actor=lambda key: self.actor(key.profile),
             plan_for=self._plan,
             arm_for=self._arm,
-            device_for=lambda _: HOST,
+            seating=Seating(self.config, device_for=lambda _: HOST),
             slots_for=lambda _: slots,
             connect=self._connect,
             limits=limits,
             clock=self.clock,
             is_current=self._is_current,
             asking=asking,
+            account=account,
+            decide=self._decide,
         )
 
     def actor(self, profile: str) -> FakeActor:
@@ -102,6 +120,9 @@ class Bench:
             for view in self.board.engines()
             if view.state == "ready" and view.arm is not None
         ]
+
+    async def _decide(self, decision: Decision) -> None:
+        self.decisions.append(decision)
 
     def _plan(self, wanted: Arm) -> LaunchPlan:
         if wanted.profile in self.unplannable:
@@ -133,9 +154,15 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(*, limits: Queue = Queue(), slots: int = 1) -> AsyncIterator[Bench]:
+async def bench(
+    *,
+    limits: Queue = Queue(),
+    slots: int = 1,
+    groups: Sequence[Group] = (),
+    account: Account | None = None,
+) -> AsyncIterator[Bench]:
     """Run a switchboard while the block runs."""
-    made = Bench(limits=limits, slots=slots)
+    made = Bench(limits=limits, slots=slots, groups=groups, account=account)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(made.board.run)
         yield made

@@ -15,9 +15,11 @@ import anyio
 import pytest
 
 from mtpd.clock import SystemClock
+from mtpd.config.model import Config
 from mtpd.engine.client import EngineClient
 from mtpd.errors import EngineError
 from mtpd.faults import NoFaults
+from mtpd.proxy.seats import Seat, Seating
 from mtpd.proxy.switch import Switchboard
 from mtpd.supervise.probe import EngineProbe
 from mtpd.supervise.runner import EngineActor
@@ -106,7 +108,7 @@ async def house(
             make_actor=actor,
             plan_for=plan,
             arm_for=arm,
-            device_for=lambda _: HOST,
+            seating=Seating(Config(), device_for=lambda _: HOST),
             slots_for=lambda _: slots,
             connect=EngineClient,
             limits=Queue(),
@@ -180,7 +182,7 @@ async def test_a_client_that_leaves_ends_the_generation_within_a_second() -> Non
         wire.leave()
         with anyio.fail_after(1):
             await until(lambda: h.board.queue().in_flight == 0)
-        running = h.board._engines.ready(HOST)
+        running = h.board._engines.ready(Seat(HOST))
         assert running is not None
         with anyio.fail_after(1):
             while await busy(running.client):  # noqa: ASYNC110 - a question to a process
@@ -194,7 +196,7 @@ async def test_two_hundred_clients_that_leave_free_the_slot_within_a_second_each
         for _ in range(200):
             wire = await h.front.connect(body.encode(), "/completion")
             await wire.until(b"data: ")
-            running = h.board._engines.ready(HOST)
+            running = h.board._engines.ready(Seat(HOST))
             assert running is not None
             wire.leave()
             left = anyio.current_time()

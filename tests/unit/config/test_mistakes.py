@@ -197,6 +197,32 @@ if TYPE_CHECKING:
             "mtpd.toml:2: pools.p.members.1: 'tiny-chained' is listed twice",
         ),
         (
+            '[groups.g]\nmembers = ["tiny-chaned"]\n',
+            (
+                "mtpd.toml:2: groups.g.members.0: there is no model 'tiny-chaned';"
+                " did you mean 'tiny-chained'?"
+            ),
+        ),
+        (
+            '[groups.g]\nmembers = ["tiny-chained"]\n[groups.h]\nmembers = ["tiny-chained"]\n',
+            "mtpd.toml:4: groups.h.members.0: 'tiny-chained' is already in the group 'g'",
+        ),
+        (
+            '[groups.g]\nmembers = ["tiny-chained", "tiny-chained"]\n',
+            "mtpd.toml:2: groups.g.members.1: 'tiny-chained' is listed twice",
+        ),
+        (
+            '[groups."(default)"]\nmembers = ["tiny-chained"]\n',
+            (
+                "mtpd.toml:1: groups.\"(default)\": '(default)' is not a group name: letters,"
+                " digits and . _ + : -"
+            ),
+        ),
+        (
+            '[groups.g]\nmembers = ["tiny-chained"]\nexclusiv = true\n',
+            "mtpd.toml:3: groups.g.exclusiv: unknown key; did you mean 'exclusive'?",
+        ),
+        (
             "[pools.p]\nmembers = []\n",
             "mtpd.toml:2: pools.p.members: must have at least 1 item, not 0",
         ),

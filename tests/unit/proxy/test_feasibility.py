@@ -171,7 +171,7 @@ async def test_a_serving_engine_that_degrades_is_left_when_its_requests_have_end
         async with clients(made, "a") as (running,), anyio.create_task_group() as tasks:
             await until(lambda: running.lease)
             made.actor("a").rejudge(verdict)
-            await until(lambda: made.board._lanes["host"].state.held)  # type: ignore[index]  # a NewType of str
+            await until(lambda: made.board._lanes.of("a").state.held)
             waiting = Client(made, "a")
             tasks.start_soon(waiting.run)
             await until(lambda: made.board.queue().waiting == 1)

@@ -32,7 +32,7 @@ async def test_an_outdated_engine_is_restarted_once_its_requests_have_ended() ->
                 found.extend(await made.board.renew(WHY))
 
             tasks.start_soon(renew)
-            await until(lambda: made.board._lanes["host"].state.held)  # type: ignore[index]  # a NewType of str
+            await until(lambda: made.board._lanes.of("a").state.held)
             waiting = Client(made, "a")
             tasks.start_soon(waiting.run)
             await until(lambda: made.board.queue().waiting == 1)

@@ -37,7 +37,7 @@ async def test_a_switch_drains_changes_the_depth_and_lets_the_waiters_in() -> No
         async with clients(made, "a") as (running,), anyio.create_task_group() as tasks:
             await until(lambda: running.lease)
             tasks.start_soon(lambda: made.board.switch(arm("a", 3), reason="chosen"))
-            await until(lambda: made.board._lanes["host"].state.held)  # type: ignore[index]  # a NewType of str
+            await until(lambda: made.board._lanes.of("a").state.held)
             waiting = Client(made, "a")
             tasks.start_soon(waiting.run)
             await until(lambda: made.board.queue().waiting == 1)

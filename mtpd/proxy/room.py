@@ -1,0 +1,169 @@
+"""What must go so that an engine fits beside the others of its device. Pure.
+
+One step at a time: what an engine gives back is known for certain only once it is gone, so
+the card is read again after each. Covers the rule of exclusive groups and the rule of
+bytes; an engine that is alone on its device is left to its own start to prove.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mtpd.types import Absent, NotApplicable
+from mtpd.units import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mtpd.proxy.seats import Seat
+
+__all__ = ["Demand", "Go", "Holder", "Refuse", "Step", "Unload", "next_step"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """An engine that is about to be brought up.
+
+    Attributes:
+        name: Its arm, for sentences.
+        need: Bytes that it takes at most, or why that is not known.
+        free: Bytes that it may take now, what must stay free already left out; why that is
+            not known; not applicable where memory is not counted.
+        own_bytes: What the engine that it takes the place of gives back at least.
+        unloads: The group for whose rule the others go, or None where it lets them be.
+    """
+
+    name: str
+    need: int | Absent
+    free: int | Absent | NotApplicable
+    own_bytes: int = 0
+    unloads: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Another engine of the device.
+
+    Attributes:
+        seat: Where it runs.
+        profile: Whose it is.
+        held: Bytes that it holds, or is going to hold; or why that is not known.
+        loaded: Whether it holds them already; one that starts again after a crash does not.
+        busy: Whether requests run on it or wait for it.
+        same_group: Whether it is in the group of what is brought up.
+        persistent: Whether it stays.
+        used_at: When a request used it last.
+    """
+
+    seat: Seat
+    profile: str
+    held: int | Absent
+    loaded: bool = True
+    busy: bool = False
+    same_group: bool = False
+    persistent: bool = False
+    used_at: float = 0.0
+
+    @property
+    def known_bytes(self) -> int:
+        """What is certain to come back when it goes."""
+        return 0 if isinstance(self.held, Absent) else self.held
+
+    def __str__(self) -> str:
+        said = self.held.reason if isinstance(self.held, Absent) else _mib(self.held)
+        stays = ", persistent" if self.persistent else ""
+        return f"{self.profile} ({said}{stays})"
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """It may be started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unload:
+    """This one goes first, drained; then ask again."""
+
+    holder: Holder
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """It cannot be started beside what stays."""
+
+    reason: str
+
+
+Step = Go | Unload | Refuse
+
+
+def next_step(demand: Demand, holders: Sequence[Holder]) -> Step:
+    """What to do next so that a demand is met.
+
+    Idle engines go before busy ones, the least recently used first, and none whose memory
+    is not needed. A persistent one never goes.
+    """
+    may_go = sorted((one for one in holders if not one.persistent), key=_turn)
+    ruled_out = [one for one in may_go if demand.unloads is not None and not one.same_group]
+    if ruled_out:
+        rule = f"{demand.name} is brought up in the group {demand.unloads}, which is exclusive"
+        return Unload(ruled_out[0], rule)
+    if not holders or isinstance(demand.free, NotApplicable):
+        return Go()
+    asked = _asked(demand, holders)
+    if isinstance(asked, str):
+        why = f"{demand.name} is not loaded beside others: {asked}"
+        return Unload(may_go[0], why) if may_go else Refuse(f"{why}; {_listed(holders)} stays")
+    need, room = asked
+    if need <= room:
+        return Go()
+    lacks = f"{demand.name} needs {_mib(need)} of memory and {_mib(room)} are free"
+    all_known = not any(isinstance(one.held, Absent) for one in may_go)
+    most = room + sum(one.known_bytes for one in may_go)
+    stays = any(one.persistent for one in holders)
+    if not may_go or (stays and all_known and most < need):
+        return Refuse(f"{lacks}, beside {_listed(holders)}")
+    return Unload(_victim(need - room, may_go), lacks)
+
+
+def _asked(demand: Demand, holders: Sequence[Holder]) -> tuple[int, int] | str:
+    """Bytes that are needed and bytes that there are, or why that cannot be said."""
+    if isinstance(demand.need, Absent):
+        return f"what it needs is not known ({demand.need.reason})"
+    if not isinstance(demand.free, int):
+        return f"what is free is not known ({demand.free.reason})"
+    promised = 0
+    for one in holders:
+        if one.loaded:
+            continue
+        if isinstance(one.held, Absent):
+            return f"what {one.profile} is going to hold is not known ({one.held.reason})"
+        promised += one.held
+    return demand.need, demand.free + demand.own_bytes - promised
+
+
+def _victim(lacking: int, may_go: Sequence[Holder]) -> Holder:
+    """The first of those in turn without which the lacking bytes do not come back."""
+    taken: list[Holder] = []
+    for one in may_go:
+        taken.append(one)
+        if sum(each.known_bytes for each in taken) >= lacking:
+            break
+    for one in reversed(taken[:-1]):
+        if sum(each.known_bytes for each in taken if each is not one) >= lacking:
+            taken.remove(one)
+    return taken[0]
+
+
+def _turn(holder: Holder) -> tuple[bool, float, str]:
+    return holder.busy, holder.used_at, holder.profile
+
+
+def _listed(holders: Sequence[Holder]) -> str:
+    return ", ".join(str(one) for one in holders)
+
+
+def _mib(count: int) -> str:
+    return f"{count / MIB:.0f} MiB"
