@@ -219,8 +219,8 @@ if TYPE_CHECKING:
             ),
         ),
         (
-            '[groups.g]\nmembers = ["tiny-chained"]\nexclusiv = true\n',
-            "mtpd.toml:3: groups.g.exclusiv: unknown key; did you mean 'exclusive'?",
+            '[groups.g]\nmembers = ["tiny-chained"]\nexclusif = true\n',
+            "mtpd.toml:3: groups.g.exclusif: unknown key; did you mean 'exclusive'?",
         ),
         (
             "[pools.p]\nmembers = []\n",
