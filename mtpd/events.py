@@ -122,6 +122,15 @@ class RequestFinished:
 
     Attributes:
         outcome: complete, client_gone, upstream_lost, rejected or failed.
+        engine_id: The start that served it, "" for none.
+        generated: Tokens that the engine says it generated in ``decode_s`` seconds.
+        cached_tokens: Of the prompt's tokens, taken from the cache.
+        prompt_s: Seconds that the others took.
+        kind: What its text mostly is: code, prose or mixed.
+        sampling: greedy or sampled.
+        reasoning: Whether a reasoning trace was written.
+        truncated: Whether the engine dropped a part of the context.
+        alone: Whether the engine worked on no other request meanwhile.
     """
 
     request_id: str
@@ -136,6 +145,16 @@ class RequestFinished:
     decode_tps: float | None = None
     drafted: int | None = None
     accepted: int | None = None
+    engine_id: str = ""
+    generated: int | None = None
+    decode_s: float | None = None
+    cached_tokens: int | None = None
+    prompt_s: float | None = None
+    kind: str = "mixed"
+    sampling: str = "sampled"
+    reasoning: bool = False
+    truncated: bool = False
+    alone: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

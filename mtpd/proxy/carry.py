@@ -18,6 +18,7 @@ from aiohttp import web
 from mtpd.events import RequestFinished
 from mtpd.proxy import replies
 from mtpd.proxy.admission_types import ORDINARY, Claim
+from mtpd.proxy.company import Company
 from mtpd.proxy.outcomes import RejectedError, UpstreamLostError
 from mtpd.proxy.pace import Pace
 from mtpd.proxy.relay import ClientGoneError, Exchange
@@ -103,7 +104,7 @@ class Carrier:
     ) -> None:
         self._board, self._on_finished, self._clock = board, on_finished, clock
         self._headers = headers
-        self._pace = Pace()
+        self._pace, self._company = Pace(), Company()
 
     async def carry(self, request: web.Request, profile: str, order: Order) -> web.StreamResponse:
         """Serve one request, whatever happens to it."""
@@ -193,7 +194,8 @@ class Carrier:
         claim = Claim(priority=record.wishes.priority)
         leased = self._board.lease(record.profile, request_id=record.id, claim=claim)
         async with leased as lease:
-            await self._use(exchange, lease, attempt)
+            with self._company.of(lease.engine_id, record.id):
+                await self._use(exchange, lease, attempt)
 
     async def _use(self, exchange: Exchange, lease: Lease, attempt: int) -> None:
         began = self._clock.now()
@@ -214,12 +216,13 @@ class Carrier:
         return response
 
     def _report(self, record: Record, exchange: Exchange) -> None:
-        usage = usage_of(exchange.summary())
+        summary, traits, lease = exchange.summary(), exchange.order.traits, exchange.lease
+        usage = usage_of(summary)
         self._on_finished(
             RequestFinished(
                 request_id=record.id,
                 profile=record.profile,
-                depth=0 if exchange.lease is None else exchange.lease.arm.depth,
+                depth=0 if lease is None else lease.arm.depth,
                 path=record.path,
                 outcome=record.outcome,
                 status=record.status,
@@ -229,5 +232,15 @@ class Carrier:
                 decode_tps=usage.decode_tps,
                 drafted=usage.drafted,
                 accepted=usage.accepted,
+                engine_id="" if lease is None else lease.engine_id,
+                generated=usage.generated,
+                decode_s=usage.decode_s,
+                cached_tokens=usage.cached_tokens,
+                prompt_s=usage.prompt_s,
+                kind=traits.kind.value,
+                sampling=traits.sampling.value,
+                reasoning=summary.reasoning,
+                truncated=summary.truncated,
+                alone=self._company.was_alone(record.id),
             )
         )

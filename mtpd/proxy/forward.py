@@ -85,12 +85,13 @@ class Front:
                 return self._own(refused)
             outcome = route(bytes(buffer), self._names())
             match outcome:
-                case Routed(profile=profile, body=body):
+                case Routed(profile=profile, body=body, traits=traits):
                     order = Order(
                         target=endpoint.target,
                         payload=Whole(body),
                         dialect=endpoint.dialect,
                         light=endpoint.light,
+                        traits=traits,
                     )
                     return await self._carrier.carry(request, profile, order)
                 case UnknownModel():

@@ -7,7 +7,7 @@ that its engine broke off so that no client can take it for a whole one.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
@@ -17,6 +17,7 @@ from mtpd.proxy import replies
 from mtpd.proxy.endpoints import Dialect
 from mtpd.proxy.headers import to_client, to_engine
 from mtpd.proxy.outcomes import UpstreamLostError
+from mtpd.proxy.traits import Traits
 from mtpd.proxy.upstream import next_chunk
 from mtpd.proxy.usage import Summary, Tap
 
@@ -51,6 +52,7 @@ class Order:
         payload: The body.
         dialect: How a stream that breaks off tells it.
         light: It needs no slot of the engine.
+        traits: What the body tells of the request's class.
     """
 
     method: str = "POST"
@@ -58,6 +60,7 @@ class Order:
     payload: Payload
     dialect: Dialect = Dialect.PLAIN
     light: bool = False
+    traits: Traits = field(default_factory=Traits)
 
 
 async def pass_on(

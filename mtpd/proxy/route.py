@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mtpd.proxy.rename import renamed
+from mtpd.proxy.traits import Traits, traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,11 +47,13 @@ class Routed:
         profile: Name of the profile.
         stream: Whether the client asked for a stream.
         body: The bytes for the engine.
+        traits: What the body tells of the request's class.
     """
 
     profile: str
     stream: bool
     body: bytes = field(repr=False)
+    traits: Traits = field(default_factory=Traits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,8 @@ def route(body: bytes, names: Names) -> Route:
     if isinstance(profile, UnknownModel):
         return profile
     name = names.upstream.get(profile)
-    return Routed(profile, stream is True, body if name is None else renamed(body, name))
+    sent = body if name is None else renamed(body, name)
+    return Routed(profile, stream is True, sent, traits_of(parsed))
 
 
 def route_name(model: str, names: Names) -> str | UnknownModel:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -33,6 +34,11 @@ _MARKS = (
     b'"transcript.text.done"',
 )
 
+_REASONING = re.compile(
+    rb'"(?:reasoning_content|thinking)"\s*:\s*"[^"]|"response\.reasoning_text\.delta"'
+)
+"""A part of a reasoning trace: of chat completions, Anthropic's messages, OpenAI's responses."""
+
 _ENDS = frozenset(
     {
         "message_stop",
@@ -56,6 +62,8 @@ class Summary:
             ``message_stop``, ``response.completed``, or a whole JSON body.
         error: The engine reported an error of its own.
         between_events: The last byte ended a line that ended an event (or none came).
+        reasoning: A reasoning trace was written.
+        truncated: The engine dropped a part of the context.
     """
 
     timings: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
@@ -63,17 +71,29 @@ class Summary:
     complete: bool = False
     error: bool = False
     between_events: bool = True
+    reasoning: bool = False
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The figures of one request; None where the response did not say."""
+    """The figures of one request; None where the response did not say.
+
+    Attributes:
+        generated: Tokens generated in ``decode_s``, as the engine timed them.
+        cached_tokens: Of the prompt's tokens, taken from the cache.
+        prompt_s: Seconds that the others took.
+    """
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     decode_tps: float | None = None
     drafted: int | None = None
     accepted: int | None = None
+    generated: int | None = None
+    decode_s: float | None = None
+    cached_tokens: int | None = None
+    prompt_s: float | None = None
 
 
 class Tap:
@@ -92,6 +112,8 @@ class Tap:
         self._usage: Mapping[str, object] = _NOTHING
         self._complete = False
         self._error = False
+        self._reasoning = False
+        self._truncated = False
 
     def feed(self, chunk: bytes) -> None:
         """Look at the next bytes."""
@@ -113,9 +135,12 @@ class Tap:
             complete=self._complete,
             error=self._error,
             between_events=not self._dirty,
+            reasoning=self._reasoning,
+            truncated=self._truncated,
         )
 
     def _whole_body(self) -> None:
+        self._look_for_reasoning(self._line)
         parsed = _object(bytes(self._line))
         if parsed is not None:
             self._take(parsed)
@@ -159,10 +184,14 @@ class Tap:
         data = b"\n".join(self._data)
         self._data.clear()
         self._held, self._oversize, self._dirty = 0, False, False
+        self._look_for_reasoning(data)
         if data.strip() == b"[DONE]":
             self._complete = True
         elif any(mark in data for mark in _MARKS) and (parsed := _object(data)) is not None:
             self._take(parsed)
+
+    def _look_for_reasoning(self, data: bytes | bytearray) -> None:
+        self._reasoning = self._reasoning or _REASONING.search(data) is not None
 
     def _take(self, parsed: Mapping[str, object]) -> None:
         if isinstance(timings := parsed.get("timings"), dict):
@@ -175,6 +204,8 @@ class Tap:
             self._complete = True
         if parsed.get("error") is not None:
             self._error = True
+        if parsed.get("truncated") is True:
+            self._truncated = True
 
 
 def usage_of(summary: Summary) -> Usage:
@@ -193,6 +224,10 @@ def usage_of(summary: Summary) -> Usage:
         decode_tps=_rate(timings.get("predicted_per_second")),
         drafted=_count(timings.get("draft_n")),
         accepted=_count(timings.get("draft_n_accepted")),
+        generated=_count(timings.get("predicted_n")),
+        decode_s=_seconds(timings.get("predicted_ms")),
+        cached_tokens=_count(timings.get("cache_n")),
+        prompt_s=_seconds(timings.get("prompt_ms")),
     )
 
 
@@ -218,6 +253,11 @@ def _rate(value: object) -> float | None:
     except OverflowError:  # an integer beyond the range of a float
         return None
     return number if math.isfinite(number) and number >= 0 else None
+
+
+def _seconds(milliseconds: object) -> float | None:
+    found = _rate(milliseconds)
+    return None if found is None else found / 1000
 
 
 def _object(data: bytes) -> Mapping[str, object] | None:

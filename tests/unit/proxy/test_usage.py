@@ -36,7 +36,13 @@ def test_a_chat_stream_gives_its_last_timings_and_its_end() -> None:
     assert summary.between_events
     assert not summary.error
     assert usage_of(summary) == Usage(
-        prompt_tokens=10, completion_tokens=20, decode_tps=41.5, drafted=18, accepted=12
+        prompt_tokens=10,
+        completion_tokens=20,
+        decode_tps=41.5,
+        drafted=18,
+        accepted=12,
+        generated=20,
+        cached_tokens=3,
     )
 
 
@@ -124,3 +130,27 @@ def test_every_recorded_stream_of_the_real_engine_is_seen_as_complete(corpus: Pa
         assert usage.prompt_tokens, path.name
         assert usage.drafted, path.name
         assert usage.accepted is not None
+
+
+@pytest.mark.parametrize(
+    ("event", "seen"),
+    [
+        (b'{"choices":[{"delta":{"reasoning_content":"Let me"}}]}', True),
+        (b'{"choices":[{"delta":{"reasoning_content":null,"content":"x"}}]}', False),
+        (b'{"choices":[{"delta":{"reasoning_content":""}}]}', False),
+        (b'{"delta":{"type":"thinking_delta","thinking":"Hm"}}', True),
+        (b'{"type":"response.reasoning_text.delta","delta":"Hm"}', True),
+        (b'{"choices":[{"delta":{"content":"\\"reasoning_content\\": \\"x\\""}}]}', False),
+    ],
+)
+def test_a_reasoning_trace_is_noticed(event: bytes, seen: bool) -> None:  # noqa: FBT001
+    assert tapped(b"data: " + event + b"\n\ndata: [DONE]\n\n").summary().reasoning is seen
+    assert tapped(event, sse=False).summary().reasoning is seen
+
+
+def test_times_and_a_dropped_context_are_read() -> None:
+    body = b'{"truncated":true,"timings":{"prompt_ms":250.0,"predicted_n":9,"predicted_ms":1500}}'
+    summary = tapped(body, sse=False).summary()
+    assert summary.truncated
+    usage = usage_of(summary)
+    assert (usage.generated, usage.decode_s, usage.prompt_s) == (9, 1.5, 0.25)
