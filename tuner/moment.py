@@ -10,20 +10,24 @@ from dataclasses import dataclass
 from typing import Final
 
 from tuner.outlook import Prospect  # noqa: TC001 - a stored moment resolves its hints
-from tuner.types import Arm  # noqa: TC001 - a stored moment resolves its hints
+from tuner.types import Act, Arm, Decision  # noqa: TC001 - a stored moment resolves its hints
 
 __all__ = [
     "DAY_S",
     "Alert",
     "Effect",
+    "Growth",
+    "Intent",
     "Keep",
     "Mode",
     "Moment",
     "PolicyState",
     "Remeasure",
+    "Restart",
     "Rules",
     "SetDepth",
     "SwitchModel",
+    "Wish",
 ]
 
 HOUR_S: Final = 3600.0
@@ -58,6 +62,7 @@ class Rules:
         remember_s: Seconds watched after which what was seen before counts half.
         measure_every_s: Seconds between two measurements made only to know more.
         longest_step_s: Longest time that may pass between two moments; more is a jump.
+        urgent_s: Seconds until memory is full below which a restart waits for no idle time.
     """
 
     mode: Mode = Mode.OBSERVE
@@ -74,6 +79,20 @@ class Rules:
     remember_s: float = 30 * DAY_S
     measure_every_s: float = 7 * DAY_S
     longest_step_s: float = HOUR_S
+    urgent_s: float = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """Device memory of the running engine that grows slowly.
+
+    Attributes:
+        says: By how much, and when the card is full; one clause.
+        full_in_s: Seconds until it is full at this rate, or None where its size is unknown.
+    """
+
+    says: str
+    full_in_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +112,8 @@ class Moment:
         doubts: Other reasons not to trust it: alarms that void it (``tuner.live.Alarm.voids``).
         drifted: Whether drift of the acceptance was detected since the last moment.
         broken: What is wrong with the draft head, or None (``tuner.live.broken_head``).
+        growth: Memory that the running engine gains while it serves, or None.
+        unmeasurable: Why nothing could be measured now (heat, power cap), or None.
         requests: Requests that run or wait.
         idle_s: Seconds since the last one ended.
         other_restarts: Engine starts of the last 24 h that the policy did not ask for.
@@ -112,6 +133,8 @@ class Moment:
     doubts: tuple[str, ...] = ()
     drifted: bool = False
     broken: str | None = None
+    growth: Growth | None = None
+    unmeasurable: str | None = None
     requests: int = 0
     idle_s: float = 0.0
     other_restarts: int = 0
@@ -162,6 +185,36 @@ class PolicyState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What would be done if nothing stood in the way.
+
+    Attributes:
+        act: Switch (to the running arm itself: restart) or measure.
+        arm: The arm to switch to, or the one in doubt.
+        reason: Why; one clause.
+    """
+
+    act: Act
+    arm: Arm
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """A decision with what is behind one that keeps.
+
+    Attributes:
+        decision: What to do now.
+        wish: What would be done, also where it is done; None to leave all as it is.
+        waits_for: What stands in the way of the wish, or None.
+    """
+
+    decision: Decision
+    wish: Wish | None = None
+    waits_for: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
     """Do nothing."""
 
@@ -169,6 +222,13 @@ class Keep:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetDepth:
     """Start the same profile at another depth."""
+
+    arm: Arm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """Start the running arm anew."""
 
     arm: Arm
 
@@ -195,4 +255,4 @@ class Alert:
     message: str
 
 
-Effect = Keep | SetDepth | SwitchModel | Remeasure | Alert
+Effect = Keep | SetDepth | Restart | SwitchModel | Remeasure | Alert

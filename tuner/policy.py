@@ -20,19 +20,23 @@ from tuner.moment import (
     DAY_S,
     Alert,
     Effect,
+    Intent,
     Keep,
     Mode,
     Moment,
     PolicyState,
     Remeasure,
+    Restart,
     Rules,
     SetDepth,
     SwitchModel,
+    Wish,
 )
 from tuner.special import normal_cdf
 from tuner.types import Act, Arm, Decision
 
 if TYPE_CHECKING:
+    from tuner.moment import Growth
     from tuner.outlook import Prospect
 
 __all__ = [
@@ -42,6 +46,7 @@ __all__ = [
     "decide",
     "effect",
     "horizon_s",
+    "intend",
     "switch_decision",
 ]
 
@@ -107,36 +112,37 @@ class _Choice:
     verdict: SwitchVerdict
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """What would be done if nothing stood in the way."""
-
-    act: Act
-    arm: Arm
-    reason: str
-
-
 def decide(rules: Rules, state: PolicyState, moment: Moment) -> tuple[PolicyState, Decision]:
     """The next state and what to do now.
 
     A partial application over ``rules`` is a ``tuner.replay.Policy``. In modes off and
     observe, and whenever somebody waits, nothing is done; observe says what idle would do.
     """
+    state, intent = intend(rules, state, moment)
+    return state, intent.decision
+
+
+def intend(rules: Rules, state: PolicyState, moment: Moment) -> tuple[PolicyState, Intent]:
+    """The same as ``decide``, with what would be done and what it waits for."""
     state = _advanced(rules, state, moment)
     if rules.mode is Mode.OFF:
         return state, _keep(moment, "mode is off")
     if moment.broken is not None and moment.running not in state.alerted:
         reason = f"the draft head of {moment.running} is broken: {moment.broken}"
         alerted = replace(state, alerted=(*state.alerted, moment.running))
-        return alerted, _decision(Act.REJECT, moment, moment.running, reason)
+        return alerted, Intent(decision=_decision(Act.REJECT, moment, moment.running, reason))
+    if moment.growth is not None:
+        reason = f"restart of {moment.running} before its memory spills: {moment.growth.says}"
+        return _act(rules, state, moment, Wish(act=Act.SWITCH, arm=moment.running, reason=reason))
     if moment.broken is not None:
         plain = next((p.arm for p in moment.prospects if p.arm.depth == 0), None)
         if plain is not None:
             reason = f"depth 0 until the draft head works again: {moment.broken}"
-            return _act(rules, state, moment, _Wish(Act.SWITCH, plain, reason))
+            return _act(rules, state, moment, Wish(act=Act.SWITCH, arm=plain, reason=reason))
     if state.doubts:
         reason = "what is stored no longer holds: " + "; ".join(state.doubts)
-        return _act(rules, state, moment, _Wish(Act.MEASURE, moment.running, reason))
+        wish = Wish(act=Act.MEASURE, arm=moment.running, reason=reason)
+        return _act(rules, state, moment, wish)
     return _weighed(rules, state, moment)
 
 
@@ -149,6 +155,8 @@ def effect(decision: Decision) -> Effect:
         return Remeasure(arm=arm, reason=decision.reason)
     if decision.act is not Act.SWITCH or arm is None:
         return Keep()
+    if before == arm:
+        return Restart(arm=arm)
     if before is not None and before.profile == arm.profile:
         return SetDepth(arm=arm)
     return SwitchModel(arm=arm)
@@ -163,7 +171,7 @@ def horizon_s(rules: Rules, state: PolicyState) -> float:
     return min(max(length, rules.dwell_s), rules.longest_horizon_s)
 
 
-def _weighed(rules: Rules, state: PolicyState, moment: Moment) -> tuple[PolicyState, Decision]:
+def _weighed(rules: Rules, state: PolicyState, moment: Moment) -> tuple[PolicyState, Intent]:
     choices = [
         _Choice(p, _verdict(rules, state, moment, p))
         for p in moment.prospects
@@ -176,10 +184,12 @@ def _weighed(rules: Rules, state: PolicyState, moment: Moment) -> tuple[PolicySt
     told = _told(best)
     if worth:
         reason = f"{best.prospect.arm} pays: {told}"
-        return _act(rules, state, moment, _Wish(Act.SWITCH, best.prospect.arm, reason))
+        wish = Wish(act=Act.SWITCH, arm=best.prospect.arm, reason=reason)
+        return _act(rules, state, moment, wish)
     if _worth_knowing(rules, state, moment, best):
         reason = f"too close to call and worth a measurement: {best.prospect.arm} {told}"
-        return _act(rules, state, moment, _Wish(Act.MEASURE, best.prospect.arm, reason))
+        wish = Wish(act=Act.MEASURE, arm=best.prospect.arm, reason=reason)
+        return _act(rules, state, moment, wish)
     return state, _keep(moment, f"{best.prospect.arm} does not pay enough: {told}")
 
 
@@ -216,26 +226,36 @@ def _worth_knowing(rules: Rules, state: PolicyState, moment: Moment, best: _Choi
 
 
 def _act(
-    rules: Rules, state: PolicyState, moment: Moment, wish: _Wish
-) -> tuple[PolicyState, Decision]:
+    rules: Rules, state: PolicyState, moment: Moment, wish: Wish
+) -> tuple[PolicyState, Intent]:
     """Do it, or say what stands in the way."""
     held = _held(rules, state, moment, wish)
     if held is not None:
-        what = "measure" if wish.act is Act.MEASURE else f"switch to {wish.arm}"
-        return state, _keep(moment, f"would {what} but {held}: {wish.reason}")
+        says = f"would {_verb(moment, wish)} but {held}: {wish.reason}"
+        return state, replace(_keep(moment, says), wish=wish, waits_for=held)
     if wish.act is Act.MEASURE:
         after = replace(state, measured_s=state.clock_s)
+    elif wish.arm == moment.running:
+        after = state
     else:
         returns = _returns(rules, state) + 1 if wish.arm == state.previous else 0
         after = replace(state, previous=moment.running, returns=returns)
     after = replace(after, restarts=(*after.restarts, state.clock_s))
-    return after, _decision(wish.act, moment, wish.arm, wish.reason)
+    return after, Intent(decision=_decision(wish.act, moment, wish.arm, wish.reason), wish=wish)
 
 
-def _held(rules: Rules, state: PolicyState, moment: Moment, wish: _Wish) -> str | None:
+def _verb(moment: Moment, wish: Wish) -> str:
+    if wish.act is Act.MEASURE:
+        return "measure"
+    return "restart" if wish.arm == moment.running else f"switch to {wish.arm}"
+
+
+def _held(rules: Rules, state: PolicyState, moment: Moment, wish: Wish) -> str | None:
     """What forbids acting now, or None."""
     if rules.mode is Mode.OBSERVE:
         return "the mode is observe"
+    if moment.growth is not None and wish.arm == moment.running and wish.act is Act.SWITCH:
+        return _spent(rules, state, moment) or _in_use(moment, _patience_s(rules, moment.growth))
     wait = rules.dwell_s
     if wish.act is Act.SWITCH and wish.arm == state.previous:
         longer = wait * rules.back_off ** (_returns(rules, state) + 1)
@@ -243,12 +263,27 @@ def _held(rules: Rules, state: PolicyState, moment: Moment, wish: _Wish) -> str 
     waited = state.clock_s - max(state.restarts, default=-math.inf)
     if waited < wait:
         return f"{wait - waited:.0f} s are left of the dwell time"
+    if (spent := _spent(rules, state, moment)) is not None:
+        return spent
+    if wish.act is not Act.MEASURE:
+        return _in_use(moment, rules.idle_s)
+    return _in_use(moment, rules.measure_idle_s) or moment.unmeasurable
+
+
+def _patience_s(rules: Rules, growth: Growth) -> float:
+    """How long the card must have been idle before memory that grows is given back."""
+    soon = growth.full_in_s is not None and growth.full_in_s < rules.urgent_s
+    return 0.0 if soon else rules.idle_s
+
+
+def _spent(rules: Rules, state: PolicyState, moment: Moment) -> str | None:
     used = len(state.restarts) + moment.other_restarts
-    if used >= rules.restarts_per_day:
-        return f"{used} restarts were used within a day"
+    return f"{used} restarts were used within a day" if used >= rules.restarts_per_day else None
+
+
+def _in_use(moment: Moment, quiet_s: float) -> str | None:
     if moment.requests:
         return "somebody is being served"
-    quiet_s = rules.measure_idle_s if wish.act is Act.MEASURE else rules.idle_s
     if moment.idle_s < quiet_s:
         return f"the card has been idle for {moment.idle_s:.0f} s only"
     return None
@@ -298,8 +333,9 @@ def _told(choice: _Choice) -> str:
     return f"gain {gain:+.1%}, above the required {required:.1%} with p {verdict.p:.2f}"
 
 
-def _keep(moment: Moment, reason: str) -> Decision:
-    return _decision(Act.KEEP, moment, moment.running, f"keep {moment.running}: {reason}")
+def _keep(moment: Moment, reason: str) -> Intent:
+    reason = f"keep {moment.running}: {reason}"
+    return Intent(decision=_decision(Act.KEEP, moment, moment.running, reason))
 
 
 def _decision(act: Act, moment: Moment, arm: Arm, reason: str) -> Decision:
