@@ -147,7 +147,8 @@ async def daemon(
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
         sampler, board = house.telemetry.sampler, house.switchboard
-        for run in (sampler.run, house.operations.run, board.run, house.hashes.run):
+        runs = (sampler.run, house.operations.run, board.run, house.hashes.run, house.loop.run)
+        for run in runs:
             tasks.start_soon(run)
         tasks.start_soon(house.idle.run, board)
         await stack.enter_async_context(serving(house.web(control), (tcp, unix)))

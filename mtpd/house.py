@@ -20,13 +20,18 @@ from mtpd.api.gate import Gate
 from mtpd.control.backend import Control
 from mtpd.control.choices import Choices
 from mtpd.control.device import SwitchboardDevice
+from mtpd.control.effects import Effects
 from mtpd.control.hashing import ModelHashes
 from mtpd.control.idle import IdleUnloader
+from mtpd.control.live import LiveTraffic
+from mtpd.control.loop import ControlLoop
+from mtpd.control.metering import Meter
 from mtpd.control.models import ModelReports
 from mtpd.control.parts import Parts
 from mtpd.control.recorder import StoreRecorder
 from mtpd.control.residency import Residencies
 from mtpd.control.restore import restore
+from mtpd.control.sensing import Sensing
 from mtpd.control.shapes import DeviceBudget, MemoryPlanner
 from mtpd.control.telemetry import Telemetry
 from mtpd.control.tuning import Tuning
@@ -45,6 +50,7 @@ from mtpd.proxy.switch import Switchboard
 from mtpd.store.files import FileDigests
 from mtpd.store.journal import Journal
 from mtpd.store.ledger import Ledger
+from mtpd.store.live_states import LiveStates
 from mtpd.store.operations_table import OperationRows
 from mtpd.store.samples import Measurements
 from mtpd.supervise import orphans
@@ -189,6 +195,46 @@ class House:
             busy=card.busy,
             memory=self.memory.forecast,
         )
+        self.traffic = LiveTraffic(
+            config=config,
+            states=LiveStates(db=store, clock=clock),
+            meter=Meter(self.switchboard.beside),
+            around=self.telemetry.sampler.around,
+            clock=clock,
+        )
+        self.loop = ControlLoop(
+            config=config,
+            traffic=self.traffic,
+            sensing=Sensing(
+                traffic=self.traffic,
+                choices=self.choices,
+                planner=self.planner,
+                memory=self.memory,
+                misfit=self.residencies.instead,
+                journal=self.journal,
+                recorder=self.recorder,
+                measurements=self.measurements,
+                cap_w=self.telemetry.cap_w,
+                gates=self.telemetry.gates.views,
+                clock=clock,
+            ),
+            effects=Effects(
+                config=config,
+                board=self.switchboard,
+                operations=self.operations,
+                recorder=self.recorder,
+                journal=self.journal,
+                measurements=self.measurements,
+                choices=self.choices,
+                tuning=self.tuning,
+                clock=clock,
+                on_switched=self.metrics.switched,
+            ),
+            recorder=self.recorder,
+            board=self.switchboard,
+            operations=self.operations,
+            clock=clock,
+        )
 
     async def recover(self) -> None:
         """End what a killed daemon left, and adopt the choices that still hold."""
@@ -196,6 +242,7 @@ class House:
         await self.memory.look()
         await self.residencies.restore(self._ledger)
         await restore(self._config, self.choices, self.journal, self.planner)
+        await self.traffic.restore()
 
     def control(self, facts: DaemonFacts) -> Control:
         """The backend of the API, once the addresses are known."""
@@ -225,6 +272,7 @@ class House:
                 devices=self.telemetry.devices,
                 on_switched=self.metrics.switched,
                 kept=self._kept,
+                live=self.loop.view,
             )
         )
 
@@ -276,6 +324,7 @@ class House:
         self.metrics.observe(event)
         self._bus.publish(event)
         self.idle.observe(event)
+        self.loop.hear(event)
         if isinstance(event, EngineTransition):
             self.telemetry.sampler.hurry()
 

@@ -201,6 +201,7 @@ class _Standing(Collector):
         yield _gates(status)
         yield _operation(status)
         yield _choices(status)
+        yield from _live(status)
 
 
 def _queue(status: StatusView) -> Iterator[Metric]:
@@ -258,3 +259,41 @@ def _choices(status: StatusView) -> Metric:
     for choice in status.choices:
         family.add_metric([choice.subject], choice.arm.depth)
     return family
+
+
+def _live(status: StatusView) -> Iterator[Metric]:
+    """Live traffic of the arms that served last; classes and positions are closed sets."""
+    where = ["profile", "class", "depth"]
+    requests = GaugeMetricFamily(
+        "mtpd_live_requests", "Requests of a class, old ones counting less", labels=where
+    )
+    speed = GaugeMetricFamily(
+        "mtpd_live_decode_tokens_per_second", "Of requests that were decoded alone", labels=where
+    )
+    alphas = GaugeMetricFamily(
+        "mtpd_live_acceptance",
+        "Conditional acceptance of a draft position",
+        labels=[*where, "position"],
+    )
+    excluded = CounterMetricFamily(
+        "mtpd_live_excluded_requests",
+        "Requests that say nothing of the acceptance",
+        labels=["profile", "reason"],
+    )
+    wish = GaugeMetricFamily(
+        "mtpd_live_next", "1 for what would be done by itself", labels=["profile", "act", "depth"]
+    )
+    for live in status.live[:MAX_PROFILES]:
+        for one in live.classes:
+            for arm in one.arms[-1:]:
+                key = [live.profile, one.name, str(arm.arm.depth)]
+                requests.add_metric(key, arm.requests)
+                if arm.decode_tps is not None:
+                    speed.add_metric(key, arm.decode_tps)
+                for position, alpha in enumerate(arm.alphas):
+                    alphas.add_metric([*key, str(position)], alpha.mid)
+        for reason, count in live.excluded.items():
+            excluded.add_metric([live.profile, reason], count)
+        if live.next is not None:
+            wish.add_metric([live.profile, live.next.act, str(live.next.arm.depth)], 1)
+    yield from (requests, speed, alphas, excluded, wish)

@@ -21,6 +21,7 @@ from mtpd.engine_views import (
     QueueView,
     ResidencyView,
 )
+from mtpd.live_views import LiveProfileView  # noqa: TC001  # decoders resolve it
 from mtpd.memory_views import DepthMemoryView, MemoryView  # noqa: TC001  # decoders resolve it
 
 __all__ = [
@@ -260,6 +261,7 @@ class StatusView:
     Attributes:
         memory: Of the arms of ``engines``, in their order; engines without an arm have none.
         unusable: Models whose file cannot be served, each with why.
+        live: Live traffic of every model that had any, and what would be done about it.
     """
 
     version: str
@@ -279,6 +281,7 @@ class StatusView:
     last_decision: DecisionView | None
     operation: OperationView | None
     unusable: tuple[str, ...] = ()
+    live: tuple[LiveProfileView, ...] = ()
 
 
 def encode(value: object) -> Json:

@@ -108,8 +108,10 @@ class Moment:
         switch_cost_s: Seconds that a switch costs, lost prompt caches included.
         measure_cost_s: Seconds that a calibration costs; None if none can be made.
         calibration: Names the calibration that the prospects rest on.
-        stale: What changed since that calibration (``tuner.stale``).
-        doubts: Other reasons not to trust it: alarms that void it (``tuner.live.Alarm.voids``).
+        stale: What is not as it was at that calibration (``tuner.stale``); it holds again
+            once this is empty.
+        doubts: Other reasons not to trust it: alarms that void it (``tuner.live.Alarm.voids``);
+            they stay until there is another one.
         drifted: Whether drift of the acceptance was detected since the last moment.
         broken: What is wrong with the draft head, or None (``tuner.live.broken_head``).
         growth: Memory that the running engine gains while it serves, or None.

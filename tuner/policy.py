@@ -131,19 +131,29 @@ def intend(rules: Rules, state: PolicyState, moment: Moment) -> tuple[PolicyStat
         reason = f"the draft head of {moment.running} is broken: {moment.broken}"
         alerted = replace(state, alerted=(*state.alerted, moment.running))
         return alerted, Intent(decision=_decision(Act.REJECT, moment, moment.running, reason))
-    if moment.growth is not None:
-        reason = f"restart of {moment.running} before its memory spills: {moment.growth.says}"
-        return _act(rules, state, moment, Wish(act=Act.SWITCH, arm=moment.running, reason=reason))
-    if moment.broken is not None:
-        plain = next((p.arm for p in moment.prospects if p.arm.depth == 0), None)
-        if plain is not None:
-            reason = f"depth 0 until the draft head works again: {moment.broken}"
-            return _act(rules, state, moment, Wish(act=Act.SWITCH, arm=plain, reason=reason))
-    if state.doubts:
-        reason = "what is stored no longer holds: " + "; ".join(state.doubts)
-        wish = Wish(act=Act.MEASURE, arm=moment.running, reason=reason)
+    if (wish := _pressing(state, moment)) is not None:
         return _act(rules, state, moment, wish)
+    if moment.pinned:
+        return state, _keep(moment, "an operator has set it")
     return _weighed(rules, state, moment)
+
+
+def _pressing(state: PolicyState, moment: Moment) -> Wish | None:
+    """What is to be done whatever the prospects are, or None."""
+    running = moment.running
+    if moment.growth is not None:
+        reason = f"restart of {running} before its memory spills: {moment.growth.says}"
+        return Wish(act=Act.SWITCH, arm=running, reason=reason)
+    if moment.pinned:
+        return None
+    plain = next((p.arm for p in moment.prospects if p.arm.depth == 0), None)
+    if moment.broken is not None and plain is not None:
+        reason = f"depth 0 until the draft head works again: {moment.broken}"
+        return Wish(act=Act.SWITCH, arm=plain, reason=reason)
+    if why := tuple(dict.fromkeys((*moment.stale, *state.doubts))):
+        reason = "what is stored no longer holds: " + "; ".join(why)
+        return Wish(act=Act.MEASURE, arm=running, reason=reason)
+    return None
 
 
 def effect(decision: Decision) -> Effect:
@@ -305,7 +315,7 @@ def _advanced(rules: Rules, state: PolicyState, moment: Moment) -> PolicyState:
     passed = min(max(moment.at_s - before, 0.0), rules.longest_step_s)
     clock_s, watched_s = state.clock_s + passed, state.watched_s + passed
     doubts = state.doubts if state.calibration == moment.calibration else ()
-    fresh = dict.fromkeys(d for d in (*moment.stale, *moment.doubts) if d not in doubts)
+    fresh = dict.fromkeys(d for d in moment.doubts if d not in doubts)
     since_change = math.inf if state.changed_s is None else clock_s - state.changed_s
     changed = moment.drifted and since_change >= rules.dwell_s
     changes = state.changes + changed

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mtpd.events import Envelope
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
+    from mtpd.live_views import LiveView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -43,6 +44,9 @@ class Backend(Protocol):
 
     async def gpu(self) -> tuple[DeviceView, ...]:
         """Every device with a fresh reading, and who answers for each field."""
+
+    def live(self) -> LiveView:
+        """Live traffic by class, and what the daemon would do by itself."""
 
     async def models(self) -> tuple[ModelView, ...]:
         """Every profile, in the order of the configuration."""

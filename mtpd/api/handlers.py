@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
+    from mtpd.live_views import LiveView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -44,6 +45,11 @@ async def status(backend: Backend, _query: NoQuery, _id: str) -> StatusView:
 async def gpu(backend: Backend, _query: NoQuery, _id: str) -> dict[str, tuple[DeviceView, ...]]:
     """Every device with its newest reading."""
     return {"devices": await backend.gpu()}
+
+
+async def live(backend: Backend, _query: NoQuery, _id: str) -> LiveView:
+    """Live traffic by class, and what the daemon would do by itself."""
+    return backend.live()
 
 
 async def models(backend: Backend, _query: NoQuery, _id: str) -> dict[str, tuple[ModelView, ...]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
-from mtpd import explanation_views, views
+from mtpd import explanation_views, live_views, views
 from mtpd.api import errors, handlers, schema, sse
 from mtpd.api.auth import Policy, Scope
 from mtpd.api.auth import middleware as authentication
@@ -141,6 +141,13 @@ ROUTES: tuple[Route, ...] = (
         "Every device with its reading, and who answers for each field",
         query=schema.NoQuery,
         response=[DeviceView],
+    ),
+    _reads(
+        f"{PREFIX}/live",
+        handlers.live,
+        "Live traffic by class, and what the daemon would do by itself",
+        query=schema.NoQuery,
+        response=live_views.LiveView,
     ),
     _reads(
         f"{PREFIX}/models",

@@ -25,6 +25,7 @@ from mtpd.cli.cells import (
     state,
     table,
 )
+from mtpd.cli.live_lines import live_lines
 from mtpd.cli.memory import memory_sentence
 
 if TYPE_CHECKING:
@@ -210,6 +211,9 @@ def _daemon(view: StatusView) -> Table:
     if view.operation is not None:
         now = view.operation
         line(made, "operation", f"{now.id}: {now.kind} {now.state}, {progress_text(now)}")
+    for live in view.live:
+        for name, value in live_lines(live):
+            line(made, name, value)
     queue = view.queue
     waiting = f"{queue.waiting} of at most {queue.limit} waiting, {queue.in_flight} in flight"
     line(made, "queue", waiting)

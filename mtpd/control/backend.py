@@ -15,6 +15,7 @@ from mtpd.control.ordered import ordered_arm
 from mtpd.control.plans import (
     TuneRequest,
     find_profile,
+    plan_params,
     probe_plan,
     tune_plan,
 )
@@ -151,22 +152,12 @@ class Control(Queries):
     async def _measure(
         self, kind: str, plan: TuningPlan, idempotency_key: str | None
     ) -> OperationView:
-        params: dict[str, Json] = {
-            "subject": plan.subject,
-            "method": plan.method,
-            "models": [p.name for p in plan.profiles],
-            "depths": [list(d) for d in plan.depths],
-            "workloads": {w.name: w.prompts for w in plan.workloads},
-            "repetitions": plan.repetitions,
-            "max_tokens": plan.sampling.max_tokens,
-            "limits": encode(plan.limits),
-            "apply": plan.apply,
-        }
-
         async def run(progress: Progress) -> dict[str, Json]:
             return await self._p.tuning.run(plan, progress.operation_id, progress)
 
-        return await self._p.operations.start(kind, params, run, idempotency_key=idempotency_key)
+        return await self._p.operations.start(
+            kind, plan_params(plan), run, idempotency_key=idempotency_key
+        )
 
     async def _switch(
         self, arm: Arm, *, pin: bool | None, force: bool, progress: Progress

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mtpd.engine.client import EngineClient
     from mtpd.engine.kept import PromptCaches
     from mtpd.gpu.views import DeviceView
+    from mtpd.live_views import LiveView
     from mtpd.operations import Operations
     from mtpd.proxy.switch import Switchboard
     from mtpd.store.journal import Journal
@@ -38,6 +39,7 @@ class Parts:
         devices: Reads the devices.
         on_switched: Told how a switch ended and how many seconds it took.
         kept: How much of their prompts the engines keep.
+        live: What live traffic has taught, and what would be done about it.
     """
 
     facts: DaemonFacts
@@ -56,3 +58,4 @@ class Parts:
     devices: Callable[[], Awaitable[tuple[DeviceView, ...]]]
     on_switched: Callable[[str, float], None]
     kept: PromptCaches
+    live: Callable[[], LiveView]

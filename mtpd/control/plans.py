@@ -11,6 +11,7 @@ from mtpd.control.beforehand import need_cells
 from mtpd.control.limits import Limits
 from mtpd.control.tuning import TuningPlan
 from mtpd.errors import InvalidError, NotFoundError
+from mtpd.views import encode
 from tuner.design import WorkloadPlan
 
 if TYPE_CHECKING:
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
     from mtpd.config.live import Configuration
     from mtpd.config.model import Pool, Profile
+    from mtpd.views import Json
 
-__all__ = ["TuneRequest", "find_profile", "need_workload", "probe_plan", "tune_plan"]
+__all__ = ["TuneRequest", "find_profile", "need_workload", "plan_params", "probe_plan", "tune_plan"]
 
 WORKLOADS = ("short", "prose", "code")
 """Measured where nothing else is asked for; long-reasoning takes minutes per cell."""
@@ -99,6 +101,21 @@ def tune_plan(config: Configuration, request: TuneRequest) -> TuningPlan:
         apply=request.apply,
         limits=request.limits,
     )
+
+
+def plan_params(plan: TuningPlan) -> dict[str, Json]:
+    """A plan as an operation's params show it."""
+    return {
+        "subject": plan.subject,
+        "method": plan.method,
+        "models": [p.name for p in plan.profiles],
+        "depths": [list(d) for d in plan.depths],
+        "workloads": {w.name: w.prompts for w in plan.workloads},
+        "repetitions": plan.repetitions,
+        "max_tokens": plan.sampling.max_tokens,
+        "limits": encode(plan.limits),
+        "apply": plan.apply,
+    }
 
 
 def probe_plan(config: Configuration, model: str, depth: int) -> TuningPlan:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mtpd.events import Envelope
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
+    from mtpd.live_views import LiveView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -70,7 +71,12 @@ class Queries:
             unusable=unusable(self._p.config),
             last_decision=latest[0] if latest else None,
             operation=self._p.operations.current,
+            live=self._p.live().profiles,
         )
+
+    def live(self) -> LiveView:
+        """Live traffic by class, and what the daemon would do by itself."""
+        return self._p.live()
 
     async def gpu(self) -> tuple[DeviceView, ...]:
         """Every device with a fresh reading, and who answers for each field."""

@@ -34,6 +34,7 @@ __all__ = ["decode_inputs", "difference", "encode_inputs"]
 Decoded = TypeVar("Decoded", DepthInputs, PoolInputs)
 
 ORDERED = "an operator ordered it: nothing was measured for it"
+AUTOMATIC = "live traffic asked for it: the evidence says what it showed"
 NOT_RECORDED = "the inputs of this decision were not recorded then"
 
 
@@ -61,6 +62,8 @@ def decode_inputs(
             return _checked(_depth(found, observations))
         if "members" in found:
             return _checked(_pool(found, observations))
+        if "automatic" in found:
+            return Absent(AUTOMATIC)
         return Absent(ORDERED if "pin" in found else NOT_RECORDED)
     except (AttributeError, KeyError, TypeError, ValueError, StoreError) as problem:
         return Absent(f"the recorded inputs cannot be read: {problem!r}")

@@ -60,6 +60,9 @@ class StoreRecorder:
         recorded = await self._journal.inputs(decision_id)
         if decision is None or recorded is None:
             return None
+        rests_on = recorded[1].get("rests_on")
+        if isinstance(rests_on, int):
+            return await self.standing(rests_on)
         cells = MeasurementFilter(ids=decision.measurement_ids)
         inputs = decode_inputs(recorded[1], await self._measurements.observations(cells))
         if not isinstance(inputs, DepthInputs):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mtpd.events import Event
     from mtpd.gpu.card import Card
     from mtpd.gpu.views import DeviceView, HostView
+    from mtpd.types import Reading
 
 __all__ = ["Telemetry"]
 
@@ -81,6 +82,11 @@ class Telemetry:
             metered=self.sampler.measuring if self._card.is_gpu else None,
             around=self.sampler.around,
         )
+
+    def cap_w(self) -> Reading[float]:
+        """The power cap at the last reading."""
+        latest = self.sampler.latest
+        return latest if isinstance(latest, Absent) else latest.reading.power_cap_w
 
     async def devices(self) -> tuple[DeviceView, ...]:
         """Every device as the API shows it, with a fresh reading."""

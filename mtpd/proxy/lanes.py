@@ -50,7 +50,7 @@ class Lanes:
     ) -> None:
         self._seating, self._limits, self._clock = seating, limits, clock
         self._on_want = on_want
-        self._rearmed = anyio.Event()
+        self._rearmed, self._came = anyio.Event(), anyio.Event()
         self.by_seat: dict[Seat, Lane] = {}
         self.closed: str | None = None
 
@@ -110,6 +110,12 @@ class Lanes:
             in_flight=sum(len(state.running) for state in states),
         )
 
+    async def until_waited_for(self) -> None:
+        """Return as soon as a request waits for an engine."""
+        while not self.queue().waiting:
+            self._came = anyio.Event()
+            await self._came.wait()
+
     def tick(self) -> None:
         """Turn away those who have waited too long; ``keep_time`` does it when it is due."""
         for lane in self.there():
@@ -127,3 +133,4 @@ class Lanes:
 
     def _rearm(self) -> None:
         self._rearmed.set()
+        self._came.set()

@@ -201,6 +201,10 @@ class Switchboard(Generic[C]):
         """Who waits and who runs."""
         return self._lanes.queue()
 
+    async def until_waited_for(self) -> None:
+        """Return as soon as a request waits for an engine."""
+        await self._lanes.until_waited_for()
+
     def engines(self) -> tuple[EngineView, ...]:
         """Every engine that was ever asked for, by key."""
         return self._engines.views()
@@ -392,6 +396,4 @@ class Switchboard(Generic[C]):
 
 def _patience(asked: float | None, *, force: bool) -> float:
     """How long running requests are waited for: whoever forces has decided not to wait."""
-    if asked is not None:
-        return asked
-    return 0.0 if force else DRAIN_S
+    return (0.0 if force else DRAIN_S) if asked is None else asked

@@ -202,6 +202,29 @@ class Journal:
 
         return await self._db.read(select)
 
+    async def latest_measured(self, profile: str, fingerprint: str | None = None) -> int | None:
+        """The newest decision about a profile's depth that measured several of them, or None.
+
+        Args:
+            profile: The profile.
+            fingerprint: Only decisions that rest on a measurement with this fingerprint.
+        """
+
+        def select(conn: sqlite3.Connection) -> int | None:
+            row = conn.execute(
+                "SELECT d.id FROM decisions d WHERE subject = :profile"
+                " AND json_extract(inputs, '$.history') IS NOT NULL"
+                " AND json_extract(inputs, '$.method') <> 'probe'"
+                " AND EXISTS (SELECT 1 FROM decision_measurements"
+                "  JOIN measurements m ON m.id = measurement_id WHERE decision_id = d.id"
+                "  AND (:fingerprint IS NULL OR m.fingerprint = :fingerprint))"
+                " ORDER BY d.id DESC LIMIT 1",
+                {"profile": profile, "fingerprint": fingerprint},
+            ).fetchone()
+            return None if row is None else int(row["id"])
+
+        return await self._db.read(select)
+
 
 def _find(conn: sqlite3.Connection, number: int | None) -> sqlite3.Row | None:
     row: sqlite3.Row | None = conn.execute(

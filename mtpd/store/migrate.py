@@ -63,6 +63,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(version=5, name="idle", sql=_resource("idle.sql")),
     Migration(version=6, name="open_words", sql=_resource("open_words.sql")),
     Migration(version=7, name="actor", sql=_resource("actor.sql")),
+    Migration(version=8, name="live", sql=_resource("live.sql")),
 )
 """Every version ever released, in order; a released one is never edited."""
 

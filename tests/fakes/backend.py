@@ -17,6 +17,7 @@ from mtpd.api.routes import mount
 from mtpd.bus import Bus
 from mtpd.errors import ConflictError, InvalidError, MtpdError, NotFoundError
 from mtpd.events import OperationChanged
+from mtpd.live_views import LiveView
 from mtpd.units import Seq
 from mtpd.views import OperationView, ProgressView, encode
 from tests.fakes import devices, views
@@ -92,6 +93,9 @@ class ScriptedBackend:
 
     async def gpu(self) -> tuple[DeviceView, ...]:
         return (devices.card(),)
+
+    def live(self) -> LiveView:
+        return LiveView(mode="idle", profiles=(views.live(),))
 
     async def models(self) -> tuple[ModelView, ...]:
         return (views.model(), views.unmeasured_model())

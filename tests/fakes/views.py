@@ -13,6 +13,12 @@ from mtpd.explanation_views import (
     ReplayView,
     StartView,
 )
+from mtpd.live_views import (
+    LiveArmView,
+    LiveClassView,
+    LiveNextView,
+    LiveProfileView,
+)
 from mtpd.memory_views import (
     AdviceView,
     DepthMemoryView,
@@ -447,6 +453,42 @@ def status() -> StatusView:
         choices=(choice(),),
         last_decision=decision(),
         operation=None,
+        live=(live(),),
+    )
+
+
+def live() -> LiveProfileView:
+    def seen(depth: int, tps: float | None, *alphas: float) -> LiveArmView:
+        return LiveArmView(
+            arm=arm(depth=depth),
+            requests=180.5,
+            tokens_per_step=2.55 if alphas else 1.0,
+            decode_tps=tps,
+            alphas=tuple(interval(alpha) for alpha in alphas),
+            unidentified=None,
+        )
+
+    return LiveProfileView(
+        profile=QWEN,
+        requests=412,
+        excluded={"cancelled": 7, "throttled": 2},
+        tokens_per_s=3.4,
+        classes=(
+            LiveClassView(name="short/prose/sampled/reasoning", share=0.31, arms=(seen(0, 32.1),)),
+            LiveClassView(
+                name="long/code/greedy", share=0.69, arms=(seen(0, 30.0), seen(2, 44.9, 0.93, 0.71))
+            ),
+        ),
+        calibration_id=17,
+        stale=("power_cap_w was 225.0 and is 150.0",),
+        moved=("acceptance has fallen in class long/code/greedy",),
+        next=LiveNextView(
+            act="measure",
+            arm=arm(),
+            says=f"keep {QWEN}@2: would measure but the card has been idle for 40 s only: what is"
+            " stored no longer holds: power_cap_w was 225.0 and is 150.0",
+            waits_for="the card has been idle for 40 s only",
+        ),
     )
 
 

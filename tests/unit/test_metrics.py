@@ -25,6 +25,7 @@ from mtpd.views import (
     ResidencyView,
     StatusView,
 )
+from tests.fakes import views
 from tests.fakes.values import decision_view, measurement_view, operation_view
 
 ARM = ArmView(profile="tiny", drafter="mtp", depth=2, p_min=0.0)
@@ -217,3 +218,30 @@ def test_the_text_parses_and_every_name_is_ours_with_a_unit() -> None:
         assert family.documentation
         assert not re.search(r"(_ms|_mib|_minutes)$", family.name)
         assert len(family.samples) < 60
+
+
+def test_live_traffic_is_shown_per_class_of_the_arm_that_served_last() -> None:
+    metrics = _metrics(replace(STATUS, live=(views.live(),)))
+    where = {"profile": views.QWEN, "class": "long/code/greedy", "depth": "2"}
+    assert _value(metrics, "mtpd_live_requests", **where) == 180.5
+    assert _value(metrics, "mtpd_live_decode_tokens_per_second", **where) == 44.9
+    assert _value(metrics, "mtpd_live_acceptance", **where, position="0") == 0.93
+    assert _value(metrics, "mtpd_live_acceptance", **where, position="1") == 0.71
+    before = where | {"depth": "0"}
+    assert _value(metrics, "mtpd_live_requests", **before) is None
+    name = "mtpd_live_excluded_requests_total"
+    assert _value(metrics, name, profile=views.QWEN, reason="cancelled") == 7
+    wish = {"profile": views.QWEN, "act": "measure", "depth": "2"}
+    assert _value(metrics, "mtpd_live_next", **wish) == 1
+
+
+def test_a_speed_that_is_not_known_makes_no_series() -> None:
+    live = views.live()
+    (first, _) = live.classes
+    (arm,) = first.arms
+    blind = replace(first, arms=(replace(arm, decode_tps=None),))
+    shown = replace(live, classes=(blind,), next=None)
+    metrics = _metrics(replace(STATUS, live=(shown,)))
+    where = {"profile": views.QWEN, "class": first.name, "depth": "0"}
+    assert _value(metrics, "mtpd_live_requests", **where) == 180.5
+    assert _value(metrics, "mtpd_live_decode_tokens_per_second", **where) is None

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.tuner.machine import arm
-from tuner.moment import DAY_S, Mode, Moment, PolicyState, Rules, SetDepth
+from tuner.moment import DAY_S, Growth, Mode, Moment, PolicyState, Rules, SetDepth
 from tuner.outlook import Prospect
 from tuner.policy import decide, effect, horizon_s, switch_decision
 from tuner.types import Act, Arm, Decision, Interval
@@ -44,6 +44,8 @@ def looks(draw: st.DrawFn) -> Moment:
         requests=draw(st.sampled_from([0, 0, 0, 2])),
         idle_s=draw(st.sampled_from([0.0, 600.0, 1800.0])),
         other_restarts=draw(st.integers(0, 2)),
+        growth=draw(st.sampled_from([None, None, None, Growth(says="64 MiB in 10 min")])),
+        pinned=draw(st.sampled_from([False, False, False, True])),
     )
 
 
@@ -73,11 +75,24 @@ lives = st.lists(looks(), min_size=1, max_size=30)
 
 
 @given(forward, lives)
-def test_two_restarts_are_never_within_the_dwell_time(
+def test_two_restarts_are_never_within_the_dwell_time_but_to_give_memory_back(
     steps: list[float], moments: list[Moment]
 ) -> None:
-    times = restarts(walk(steps, moments))
-    assert all(b - a >= RULES.dwell_s for a, b in itertools.pairwise(times))
+    done = [(m, d) for m, d in walk(steps, moments) if d.act in {Act.SWITCH, Act.MEASURE}]
+    for (before, _), (after, decision) in itertools.pairwise(done):
+        grows = decision.arm == decision.previous and after.growth is not None
+        assert grows or after.at_s - before.at_s >= RULES.dwell_s
+
+
+@given(anyhow, lives)
+def test_what_an_operator_has_set_is_only_ever_restarted(
+    steps: list[float], moments: list[Moment]
+) -> None:
+    for seen, decision in walk(steps, moments):
+        if seen.pinned and decision.act in {Act.SWITCH, Act.MEASURE}:
+            assert decision.act is Act.SWITCH
+            assert decision.arm == seen.running
+            assert seen.growth is not None
 
 
 @given(forward, lives)
@@ -122,6 +137,9 @@ def test_every_switch_that_was_not_for_a_broken_head_satisfies_the_rule(
         seen = replace(look, at_s=now, running=running)
         state, decision = decide(RULES, state, seen)
         if decision.act is not Act.SWITCH or decision.arm is None or seen.broken:
+            continue
+        if decision.arm == seen.running:
+            assert seen.growth is not None
             continue
         chosen = next(p for p in seen.prospects if p.arm == decision.arm)
         verdict = switch_decision(

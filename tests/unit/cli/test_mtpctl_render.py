@@ -396,3 +396,20 @@ def test_an_engine_that_does_not_run_says_whether_it_ever_did(starts: int, said:
         views.status(), engines=(dataclasses.replace(stopped, starts=starts),)
     )
     assert said in drawn(render.status_panel(view))
+
+
+def test_live_traffic_shows_the_classes_that_matter_and_says_what_is_not_known() -> None:
+    live = views.live()
+    small = [
+        dataclasses.replace(live.classes[0], name=f"class {number}", share=0.01)
+        for number in range(5)
+    ]
+    (arm,) = live.classes[0].arms
+    blind = dataclasses.replace(arm, decode_tps=None, unidentified="the build counts no positions")
+    classes = (*small, dataclasses.replace(live.classes[1], arms=(blind,)))
+    shown = dataclasses.replace(live, classes=classes, excluded={}, stale=(), moved=(), next=None)
+    text = drawn(render.status_panel(dataclasses.replace(views.status(), live=(shown,))))
+    assert f"long/code/greedy 69%: depth 0 {NONE} tok/s" in text
+    assert f"{ALPHA} unknown: the build counts no positions" in " ".join(text.split())
+    assert "and 2 classes with fewer tokens" in text
+    assert "left out" not in text

@@ -14,17 +14,19 @@ from tests.unit.tuner.machine import arm
 from tuner.moment import (
     DAY_S,
     Alert,
+    Growth,
     Keep,
     Mode,
     Moment,
     PolicyState,
     Remeasure,
+    Restart,
     Rules,
     SetDepth,
     SwitchModel,
 )
 from tuner.outlook import Prospect
-from tuner.policy import decide, effect, horizon_s, switch_decision
+from tuner.policy import decide, effect, horizon_s, intend, switch_decision
 from tuner.replay import decisions, first_difference
 from tuner.stale import Field, staleness
 from tuner.types import Act, Arm, Interval, Unknown
@@ -208,8 +210,15 @@ def test_a_profile_asked_for_by_name_is_never_changed_and_pools_are_kept() -> No
     for more in ({"pool": pool, "exact": True}, {"pool": ("m",)}, {"pool": ("other",)}):
         _, kept = decide(RULES, PolicyState(), moment(other, **more))
         assert kept.reason == "keep m@2: no other arm is permitted and known to fit"
-    _, pinned = decide(RULES, PolicyState(), moment(BETTER, pinned=True))
-    assert pinned.act is Act.KEEP
+    for shown in (
+        moment(BETTER),
+        moment(BETTER, stale=("driver was 1 and is 2",)),
+        moment(BETTER, broken="nothing is accepted"),
+    ):
+        alerted = PolicyState(alerted=(arm(2),))
+        _, pinned = decide(RULES, alerted, replace(shown, pinned=True))
+        assert pinned.act is Act.KEEP
+        assert pinned.reason == "keep m@2: an operator has set it"
 
 
 def test_a_broken_head_is_an_alert_once_and_then_depth_0() -> None:
@@ -233,10 +242,60 @@ def test_what_is_stale_is_measured_again_until_there_is_a_new_calibration() -> N
         reason="what is stored no longer holds: power_cap_w was 225 and is 150",
     )
     assert first.measured_s == 0.0
-    second, held = decide(RULES, first, moment(BETTER, at_s=60.0))
+    _, held = decide(RULES, first, moment(BETTER, at_s=60.0, stale=stale))
     assert "would measure but 1740 s are left of the dwell time" in held.reason
-    third, _ = decide(RULES, second, moment(at_s=120.0, calibration="new"))
-    assert third.doubts == ()
+
+
+def test_a_cap_that_is_set_back_makes_the_results_hold_again() -> None:
+    stale = staleness({"power_cap_w": 225}, {"power_cap_w": 150})
+    state, held = decide(RULES, PolicyState(), moment(BETTER, stale=stale, requests=1))
+    assert "would measure" in held.reason
+    assert decide(RULES, state, moment(BETTER, at_s=60.0))[1].act is Act.SWITCH
+
+
+def test_what_cannot_be_measured_now_waits_and_says_why() -> None:
+    asked = moment(stale=("driver was 1 and is 2",), unmeasurable="the edge is at 71 C")
+    state, intent = intend(RULES, PolicyState(), asked)
+    assert intent.waits_for == "the edge is at 71 C"
+    assert intent.wish is not None
+    assert (intent.wish.act, intent.wish.arm) == (Act.MEASURE, arm(2))
+    assert state.restarts == ()
+
+
+GROWTH = Growth(says="512 MiB in 10 min, full in 42 min", full_in_s=2520.0)
+
+
+def test_memory_that_grows_asks_for_a_restart_of_the_same_arm() -> None:
+    state, decision = decide(RULES, after(60.0), moment(at_s=90.0, growth=GROWTH))
+    assert effect(decision) == Restart(arm=arm(2))
+    assert decision.reason == (
+        "restart of m@2 before its memory spills: 512 MiB in 10 min, full in 42 min"
+    )
+    assert state.previous == arm(1), "a restart is no switch to come back from"
+    assert state.restarts[-1] == state.clock_s
+
+
+@pytest.mark.parametrize(
+    ("more", "full_in_s", "waits_for"),
+    [
+        ({"requests": 1}, 60.0, "somebody is being served"),
+        ({"idle_s": 5.0}, 2520.0, "the card has been idle for 5 s only"),
+        ({"idle_s": 5.0}, None, "the card has been idle for 5 s only"),
+        ({"idle_s": 5.0}, 60.0, None),
+        ({"other_restarts": 6}, 60.0, "6 restarts were used within a day"),
+    ],
+)
+def test_a_restart_never_disturbs_and_hurries_where_memory_is_nearly_full(
+    more: dict[str, object], full_in_s: float | None, waits_for: str | None
+) -> None:
+    asked = replace(moment(growth=replace(GROWTH, full_in_s=full_in_s)), **more)  # type: ignore[arg-type]
+    _, intent = intend(RULES, PolicyState(), asked)
+    assert intent.waits_for == waits_for
+    assert intent.wish is not None
+    assert intent.wish.arm == arm(2)
+    assert (intent.decision.act is Act.SWITCH) is (waits_for is None)
+    _, observed = intend(Rules(mode=Mode.OBSERVE), PolicyState(), asked)
+    assert observed.decision.reason.startswith("keep m@2: would restart but the mode is observe")
 
 
 def test_an_eviction_in_flight_is_remembered_and_measured_when_idle() -> None:

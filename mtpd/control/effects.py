@@ -1,0 +1,225 @@
+"""What the daemon does by itself: another depth, a restart, a measurement.
+
+Covers the operation of each, its row in the journal with the policy's own sentence, and
+giving way: to a request that comes first, nothing is done; to one that comes while
+something is measured, the measurement ends. It takes no decision.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+import structlog
+
+from mtpd.control.plans import TuneRequest, plan_params, tune_plan
+from mtpd.errors import MtpdError
+from mtpd.proxy.outcomes import DrainTimeoutError
+from mtpd.store.samples import MeasurementFilter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from mtpd.clock import Clock
+    from mtpd.config.live import Configuration
+    from mtpd.control.calibration import Calibration
+    from mtpd.control.choices import Choices
+    from mtpd.control.recorder import StoreRecorder
+    from mtpd.control.tuning import Tuning
+    from mtpd.engine.client import EngineClient
+    from mtpd.operations import Operations, Progress
+    from mtpd.proxy.switch import Switchboard
+    from mtpd.store.journal import Journal
+    from mtpd.store.samples import Measurements
+    from mtpd.views import Json
+    from tuner.types import Arm, Decision
+
+__all__ = ["Effects"]
+
+log = structlog.get_logger()
+
+CAME_FIRST = "a request came first: nothing was changed"
+METHOD = "model-based"
+OUTCOME_S = 5.0
+"""Bound on writing down what came of a measurement that was ended."""
+
+
+class Effects:
+    """Carries out what was decided, one thing at a time, among the operator's operations.
+
+    Args:
+        config: What may be measured.
+        board: Owns the engines.
+        operations: The lane of operations.
+        recorder: Makes decisions durable and known.
+        journal: Takes their outcomes.
+        measurements: Counts what a measurement that gave way has left.
+        choices: What is served from now on.
+        tuning: Measures.
+        clock: Times switches.
+        on_switched: Told how a switch ended and how many seconds it took.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Configuration,
+        board: Switchboard[EngineClient],
+        operations: Operations,
+        recorder: StoreRecorder,
+        journal: Journal,
+        measurements: Measurements,
+        choices: Choices,
+        tuning: Tuning,
+        clock: Clock,
+        on_switched: Callable[[str, float], None],
+    ) -> None:
+        self._config, self._board, self._operations = config, board, operations
+        self._recorder, self._journal, self._measurements = recorder, journal, measurements
+        self._choices, self._tuning = choices, tuning
+        self._clock, self._on_switched = clock, on_switched
+
+    async def switch(self, decision: Decision, arm: Arm, calibration: Calibration | None) -> bool:
+        """Serve another depth of the running profile from now on.
+
+        Returns:
+            Whether anything was done; not where a request came first.
+        """
+
+        async def run(progress: Progress) -> dict[str, Json]:
+            async with self._decided(decision, progress, calibration) as number:
+                await self._brought_up(arm, decision.reason)
+                view = await self._journal.get(number)
+                assert view is not None  # noqa: S101 - it was just written
+                self._choices.adopt(view)
+            return {"decision": number, "done": True}
+
+        params: dict[str, Json] = {"model": arm.profile, "depth": arm.depth}
+        return await self._done("switch", params, run)
+
+    async def restart(self, decision: Decision, arm: Arm) -> bool:
+        """Start the running arm anew; see ``switch``."""
+
+        async def run(progress: Progress) -> dict[str, Json]:
+            async with self._decided(decision, progress, None) as number:
+                await self._board.stop_engine(arm.profile, decision.reason, drain_timeout_s=0.0)
+                await self._brought_up(arm, decision.reason)
+            return {"decision": number, "done": True}
+
+        params: dict[str, Json] = {"model": arm.profile, "depth": arm.depth, "restart": True}
+        return await self._done("switch", params, run)
+
+    async def measure(self, decision: Decision, profile: str) -> bool:
+        """Measure a profile again and serve what is chosen; a request that comes ends it."""
+        try:
+            plan = tune_plan(
+                self._config.now,
+                TuneRequest(
+                    subject=profile,
+                    method=METHOD,
+                    depths=None,
+                    workloads=None,
+                    prompts=None,
+                    repetitions=None,
+                    max_tokens=None,
+                    apply=True,
+                ),
+            )
+        except MtpdError as error:
+            log.warning("live.not_measurable", model=profile, reason=str(error))
+            return False
+
+        async def run(progress: Progress) -> dict[str, Json]:
+            async with self._decided(decision, progress, None) as number:
+                result = await self._tuning.run(plan, progress.operation_id, progress)
+            return result | {"decision": number, "done": True}
+
+        return await self._done("tune", plan_params(plan), run, gives_way=True)
+
+    # Inside -------------------------------------------------------------------------
+
+    async def _done(
+        self,
+        kind: str,
+        params: dict[str, Json],
+        run: Callable[[Progress], Awaitable[dict[str, Json]]],
+        *,
+        gives_way: bool = False,
+    ) -> bool:
+        """Run an operation to its end; False where nothing came of it because of a request."""
+
+        async def careful(progress: Progress) -> dict[str, Json]:
+            queue = self._board.queue()
+            if queue.in_flight + queue.waiting:
+                return {"done": False, "why": CAME_FIRST}
+            try:
+                return await run(progress)
+            except DrainTimeoutError:
+                return {"done": False, "why": CAME_FIRST}
+
+        try:
+            operation = await self._operations.start(kind, params | {"automatic": True}, careful)
+        except MtpdError as error:
+            log.warning("live.not_started", kind=kind, reason=str(error))
+            return False
+        async with anyio.create_task_group() as tasks:
+            if gives_way:
+                tasks.start_soon(self._give_way, operation.id)
+            ended = await self._operations.ended(operation.id)
+            tasks.cancel_scope.cancel()
+        result = None if ended is None else ended.result
+        return ended is None or ended.state != "done" or bool(result and result.get("done"))
+
+    async def _give_way(self, operation_id: str) -> None:
+        await self._board.until_waited_for()
+        log.info("live.gives_way", operation=operation_id)
+        await self._operations.cancel(operation_id)
+
+    @asynccontextmanager
+    async def _decided(
+        self, decision: Decision, progress: Progress, calibration: Calibration | None
+    ) -> AsyncIterator[int]:
+        """Journal the decision before its effect, and what came of it after."""
+        inputs: dict[str, Json] = {"automatic": True}
+        if calibration is not None:
+            inputs["rests_on"] = calibration.decision_id
+        view = await self._recorder.decide(
+            decision,
+            measurements=() if calibration is None else calibration.measurements,
+            operation_id=progress.operation_id,
+            inputs=inputs,
+        )
+        try:
+            yield view.id
+        except DrainTimeoutError:
+            await self._journal.outcome(view.id, CAME_FIRST)
+            raise
+        except MtpdError as error:
+            await self._journal.outcome(view.id, f"failed: {error}")
+            raise
+        except BaseException:
+            with anyio.move_on_after(OUTCOME_S, shield=True):
+                await self._journal.outcome(view.id, await self._aborted(progress.operation_id))
+            raise
+        await self._journal.outcome(view.id, self._serves(decision.subject))
+
+    async def _brought_up(self, arm: Arm, reason: str) -> None:
+        began_s = self._clock.now()
+        try:
+            await self._board.switch(arm, reason=reason, drain_timeout_s=0.0)
+        except MtpdError:
+            self._on_switched("failed", self._clock.now() - began_s)
+            raise
+        self._on_switched("done", self._clock.now() - began_s)
+
+    async def _aborted(self, operation_id: str) -> str:
+        kept = await self._measurements.list(MeasurementFilter(operation_id=operation_id))
+        return f"aborted, because a request came or the daemon ends; {len(kept)} repetitions kept"
+
+    def _serves(self, profile: str) -> str:
+        for engine in self._board.engines():
+            if engine.profile == profile and engine.arm is not None:
+                where = engine.residency.state
+                return f"{engine.arm.arm()} is {engine.state}, {where}"
+        return "nothing serves"

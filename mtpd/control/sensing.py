@@ -1,0 +1,224 @@
+"""What the policy is told of a model that serves: its traffic, its measurements, its card.
+
+Covers finding the measurements that the model is compared with and whether they still hold,
+and putting together one moment. It takes no decision and changes nothing but what live
+traffic is compared with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+from anyio import to_thread
+
+from mtpd.control.calibration import MEASURE_S, calibration_of, changes
+from mtpd.errors import MtpdError
+from mtpd.types import Value
+from mtpd.views import encode
+from tuner.live import broken_head
+from tuner.moment import Moment
+from tuner.outlook import outlook
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mtpd.clock import Clock
+    from mtpd.config.model import Profile
+    from mtpd.control.calibration import Calibration
+    from mtpd.control.choices import Choices
+    from mtpd.control.live import LiveTraffic, Watched
+    from mtpd.control.memory import MemoryForecast
+    from mtpd.control.standing import Standing
+    from mtpd.engine.fingerprint import Fingerprint
+    from mtpd.store.journal import Journal
+    from mtpd.store.samples import Measurements
+    from mtpd.types import Reading
+    from mtpd.views import GateView, Json
+    from tuner.outlook import Prospect
+    from tuner.types import Arm
+
+__all__ = ["Found", "Sensing", "Use"]
+
+log = structlog.get_logger()
+
+START_S: Final = 60.0
+"""What an engine start is taken to cost until one was timed, seconds."""
+
+NEVER: Final = ""
+
+
+class Planner(Protocol):
+    """Makes fingerprints; ``LaunchPlanner`` is the real one."""
+
+    def fingerprint(self, profile: Profile) -> Fingerprint:
+        """Everything that a result of this profile depends on except the depth."""
+
+
+class Memory(Protocol):
+    """Predicts device memory; ``MemoryPlanner`` is the real one."""
+
+    async def forecast(self, profile: Profile) -> MemoryForecast:
+        """Every depth of a profile."""
+
+
+class Stood(Protocol):
+    """Finds what decisions rest on; ``StoreRecorder`` is the real one."""
+
+    async def standing(self, decision_id: int) -> Standing | None:
+        """What a decision about a depth rests on; None where that was not recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """How much the device is in use.
+
+    Attributes:
+        requests: Requests that run or wait.
+        idle_s: Seconds since the last one ended.
+        other_restarts: Engine starts of the last day that the policy did not ask for.
+    """
+
+    requests: int
+    idle_s: float
+    other_restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The measurements that a model is compared with.
+
+    Attributes:
+        calibration: They, or None where the model was never measured.
+        stale: Why they do not hold any more, one clause each.
+        same_texts: Whether the acceptance is as it was when they were taken.
+    """
+
+    calibration: Calibration | None = None
+    stale: tuple[str, ...] = ()
+    same_texts: bool = True
+
+
+class Sensing:
+    """Puts moments together.
+
+    Args:
+        traffic: What live requests taught.
+        choices: What an operator pinned.
+        planner: Makes fingerprints.
+        memory: Predicts which depths fit.
+        misfit: The arm to serve in place of one that is known not to fit; None if it may.
+        journal: Finds the decision that measured last.
+        recorder: Finds what it rests on.
+        measurements: Finds what its fingerprint stands for.
+        cap_w: The power cap in force.
+        gates: The conditions of measuring.
+        clock: Source of time.
+    """
+
+    def __init__(
+        self,
+        *,
+        traffic: LiveTraffic,
+        choices: Choices,
+        planner: Planner,
+        memory: Memory,
+        misfit: Callable[[Profile, Arm], object | None],
+        journal: Journal,
+        recorder: Stood,
+        measurements: Measurements,
+        cap_w: Callable[[], Reading[float]],
+        gates: Callable[[], Awaitable[tuple[GateView, ...]]],
+        clock: Clock,
+    ) -> None:
+        self._traffic, self._choices = traffic, choices
+        self._planner, self._memory, self._misfit = planner, memory, misfit
+        self._journal, self._recorder, self._measurements = journal, recorder, measurements
+        self._cap_w, self._gates, self._clock = cap_w, gates, clock
+        self._read: dict[int, Calibration | None] = {}
+
+    async def look(self, profile: Profile) -> Found:
+        """Find a model's measurements and compare what they hold for with what is so now."""
+        try:
+            now = await to_thread.run_sync(self._planner.fingerprint, profile)
+        except MtpdError as error:
+            # The engine that runs has its file open; what would be started now is not known.
+            log.debug("live.no_fingerprint", model=profile.name, reason=str(error))
+            return Found()
+        number = await self._journal.latest_measured(profile.name, now.digest)
+        if number is None:
+            number = await self._journal.latest_measured(profile.name)
+        calibration = None if number is None else await self._calibration(number)
+        if calibration is None:
+            return Found()
+        before = await self._measurements.fingerprint(calibration.fingerprint)
+        if before is None and calibration.fingerprint == now.digest:
+            before = _fields(now)
+        stale, same_texts = changes(before, self._in_force(now))
+        self._traffic.calibrated(profile, calibration, same_texts=same_texts)
+        return Found(calibration=calibration, stale=stale, same_texts=same_texts)
+
+    async def moment(self, profile: Profile, running: Arm, found: Found, use: Use) -> Moment:
+        """All that the policy decides from."""
+        watched = self._traffic.of(profile)
+        calibration, state = found.calibration, watched.state
+        at_s = self._clock.now()
+        doubtful = bool(found.stale or watched.doubts or state.policy.doubts)
+        start_s = START_S if state.start_s is None else state.start_s
+        return Moment(
+            at_s=at_s,
+            running=running,
+            prospects=await self._prospects(profile, running, calibration, watched),
+            tokens_per_s=state.demand.look(at_s).tokens_per_s,
+            switch_cost_s=start_s + state.cache_s,
+            measure_cost_s=MEASURE_S if calibration is None else calibration.spent_s,
+            calibration=NEVER if calibration is None else calibration.name,
+            stale=found.stale,
+            doubts=watched.doubts,
+            drifted=watched.drifted,
+            broken=broken_head(state.live, running),
+            growth=watched.growth,
+            unmeasurable=await self._unmeasurable() if doubtful else None,
+            requests=use.requests,
+            idle_s=use.idle_s,
+            other_restarts=use.other_restarts,
+            pinned=self._choices.of_profile(profile).pinned,
+            exact=True,
+        )
+
+    async def _prospects(
+        self, profile: Profile, running: Arm, calibration: Calibration | None, watched: Watched
+    ) -> tuple[Prospect, ...]:
+        if calibration is None:
+            return ()
+        out = {one.arm for one in (await self._memory.forecast(profile)).out}
+
+        def fits(arm: Arm) -> bool:
+            return arm not in out and self._misfit(profile, arm) is None
+
+        costs = calibration.costs(profile, running, fits)
+        return outlook(watched.state.live, costs, running) if costs else ()
+
+    async def _calibration(self, number: int) -> Calibration | None:
+        """What a decision measured; a journalled one never changes."""
+        if number not in self._read:
+            standing = await self._recorder.standing(number)
+            self._read[number] = None if standing is None else calibration_of(standing)
+        return self._read[number]
+
+    async def _unmeasurable(self) -> str | None:
+        """Why nothing could be measured at this moment; what is not known yet is no reason."""
+        failed = [gate.reason for gate in await self._gates() if gate.state == "failed"]
+        return failed[0] if failed else None
+
+    def _in_force(self, now: Fingerprint) -> dict[str, Json]:
+        """The fields as they are, not as they are declared: a cap may be set by anybody."""
+        fields, cap_w = _fields(now), self._cap_w()
+        if fields.get("power_cap_w") is not None and isinstance(cap_w, Value):
+            fields["power_cap_w"] = float(cap_w.value)
+        return fields
+
+
+def _fields(found: Fingerprint) -> dict[str, Json]:
+    return {name: encode(value) for name, value in found.describe().items()}

@@ -1,0 +1,143 @@
+"""Live traffic through the daemon's own loop, over a scripted engine whose speeds are known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from tests.fakes.house import daemon_at, home, run_operation
+from tests.fakes.script import Script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import aiohttp
+
+    from mtpd.app import Daemon
+    from mtpd.live_views import LiveProfileView
+    from mtpd.views import DecisionView, StatusView
+    from tests.fakes.house import Home
+
+STUDY_ROWS = Script(acceptance=(0.93, 0.74, 0.5), row_cost=0.41, tps0=32.4)
+"""Study 000, 3.8 base B2: 1.37, 1.44, 1.33; depth 2 is truly the fastest."""
+
+WITHIN_S = 40.0
+
+
+def tuned(place: Home, **keys: object) -> None:
+    """Write the table [tuning]."""
+    lines = [f"{key} = {value!r}" for key, value in keys.items()]
+    place.config.write_text("\n".join([place.config.read_text(), "[tuning]", *lines, ""]))
+
+
+IDLE = {"mode": "idle", "min_idle_s": 0.2, "min_dwell_s": 0}
+
+
+async def measured(running: Daemon, *depths: int) -> None:
+    """Measure depths, all if none are named, and serve as before."""
+    operation = await running.control.tune(
+        subject="alpha",
+        method="sweep",
+        depths=depths or None,
+        workloads=None,
+        prompts=3,
+        repetitions=1,
+        max_tokens=384,
+        apply=False,
+        idempotency_key=None,
+    )
+    ended = await run_operation(running, operation)
+    assert ended.state == "done", ended.error
+
+
+async def ask(client: aiohttp.ClientSession, number: int, **more: Any) -> str:
+    """One request; the depth that served it."""
+    body = {"model": "alpha", "prompt": f"request {number}", "n_predict": 256, "seed": number}
+    async with client.post("/completion", json=body | more) as reply:
+        assert reply.status == 200, await reply.text()
+        assert (await reply.json())["timings"]["predicted_n"] == 256
+        return reply.headers["X-Mtpd-Depth"]
+
+
+async def until(running: Daemon, what: Callable[[StatusView], object]) -> StatusView:
+    with anyio.fail_after(WITHIN_S):
+        while True:
+            status = await running.control.status()
+            if what(status):
+                return status
+            await anyio.sleep(0.05)
+
+
+def alpha(status: StatusView) -> LiveProfileView | None:
+    return next((one for one in status.live if one.profile == "alpha"), None)
+
+
+def learnt(count: int) -> Callable[[StatusView], bool]:
+    return lambda status: (seen := alpha(status)) is not None and seen.requests == count
+
+
+def serves(depth: int) -> Callable[[StatusView], bool]:
+    def check(status: StatusView) -> bool:
+        (engine,) = [one for one in status.engines if one.profile == "alpha"]
+        return engine.state == "ready" and engine.arm is not None and engine.arm.depth == depth
+
+    return check
+
+
+async def own(running: Daemon) -> list[DecisionView]:
+    """What the loop decided about alpha, oldest first; the sweep's own decision comes first."""
+    found = await running.control.decisions(subject="alpha", limit=50)
+    return list(found)[::-1][1:]
+
+
+async def test_idle_ends_at_the_depth_that_the_measurements_name() -> None:
+    async with home(STUDY_ROWS) as place:
+        tuned(place, **IDLE)
+        async with daemon_at(place) as (running, client):
+            await measured(running)
+            for number in range(12):
+                assert await ask(client, number) == "0"
+            await until(running, serves(2))
+            assert await ask(client, 99) == "2"
+            status = await until(running, learnt(13))
+            (switched,) = await own(running)
+            assert switched.act == "switch"
+            assert switched.reason.startswith("alpha@2 pays: gain +4")
+            assert switched.outcome == "alpha@2 is ready, host"
+            assert switched.measurement_ids
+            choice = next(one for one in status.choices if one.subject == "alpha")
+            assert (choice.arm.depth, choice.reason) == (2, switched.reason)
+            (operation,) = await running.control.operations(limit=1)
+            assert (operation.kind, operation.params["automatic"]) == ("switch", True)
+        # The choice, and what was learnt, hold for the next life of the daemon.
+        async with daemon_at(place) as (running, client):
+            assert await ask(client, 100) == "2"
+            await until(running, learnt(14))
+
+
+async def test_observe_says_it_once_and_changes_nothing() -> None:
+    async with home(STUDY_ROWS) as place:
+        tuned(place, mode="observe", min_idle_s=0.1)
+        async with daemon_at(place) as (running, client):
+            await measured(running)
+            for number in range(8):
+                assert await ask(client, number) == "0"
+            await until(running, learnt(8))
+            await until(running, lambda s: s.last_decision is not None and s.last_decision.id == 2)
+            for number in range(8, 16):
+                assert await ask(client, number) == "0"
+            status = await until(running, learnt(16))
+            (said,) = await own(running)
+            assert said.act == "keep"
+            assert said.reason.startswith(
+                "keep alpha@0: would switch to alpha@2 but the mode is observe: alpha@2 pays: gain"
+            )
+            seen = alpha(status)
+            assert seen is not None
+            assert seen.next is not None
+            assert (seen.next.act, seen.next.arm.depth) == ("switch", 2)
+            assert seen.next.waits_for == "the mode is observe"
+            ((arm,),) = [one.arms for one in seen.classes]
+            assert arm.decode_tps == pytest.approx(32.4, rel=0.01)
