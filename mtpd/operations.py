@@ -53,6 +53,7 @@ class _Live:
     run: Run
     key: str | None
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    cancelled_by: str | None = None
     ended: anyio.Event = field(default_factory=anyio.Event)
     stale: anyio.Event = field(default_factory=anyio.Event)
     cause: Seq | None = None
@@ -212,6 +213,7 @@ class Operations:
         live = self._live.get(operation_id)
         if live is None:
             return await self.get(operation_id)
+        live.cancelled_by = live.cancelled_by or actor() or "request"
         live.scope.cancel()
         if live in self._waiting:
             self._post(_Cancel(live))
@@ -355,7 +357,7 @@ class Operations:
         if live.view.state not in ENDED:
             progress = live.view.progress
             if state == "cancelled":
-                progress = progress.cancelled(by_request=live.scope.cancel_called)
+                progress = progress.cancelled(by=live.cancelled_by)
             live.view = replace(
                 live.view,
                 state=state,

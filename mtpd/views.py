@@ -205,9 +205,9 @@ class ProgressView:
     total: int | None
     note: str
 
-    def cancelled(self, *, by_request: bool) -> ProgressView:
+    def cancelled(self, *, by: str | None) -> ProgressView:
         """How far it was when it was cancelled, by whom, and what it said last."""
-        who = "cancelled by request" if by_request else "the daemon stopped"
+        who = "the daemon stopped" if by is None else f"cancelled by {by}"
         return dataclasses.replace(self, note=f"{who}; {self.note}" if self.note else who)
 
 

@@ -78,8 +78,11 @@ class Gate:
             )
 
     def changed(self, request: web.Request, actor: str) -> None:
-        """Log that somebody was let through who may change something."""
-        log.info("auth.change", actor=actor, method=request.method, route=_route(request))
+        """Log that somebody was let through who may change something, and what.
+
+        The query is not logged.
+        """
+        log.info("auth.change", actor=actor, method=request.method, path=request.path)
 
 
 def refusal(problem: Problem, *, data_plane: bool) -> web.Response:

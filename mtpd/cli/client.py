@@ -41,6 +41,10 @@ START_HINT = (
     "Start it with 'mtpd serve --config mtpd.toml' or 'mtpd demo', or name its socket with "
     "--socket or $MTPD_SOCKET."
 )
+UNKNOWN_HINT = (
+    "Give mtpctl a token with --token-file FILE or $MTPD_TOKEN, or leave --url out: the control "
+    "socket needs none."
+)
 CONNECT_S = 5.0
 ANSWER_S = 60.0
 STREAM_SILENCE_S = 60.0  # the daemon sends a comment every 15 s
@@ -299,6 +303,8 @@ def _refusal(status: int, text: str) -> ApiError:
     try:
         problem = json.loads(text)
         detail, hint = str(problem["detail"]), problem.get("hint")
+        if status == HTTPStatus.UNAUTHORIZED:
+            hint = UNKNOWN_HINT
     except (ValueError, KeyError, TypeError):
         detail, hint = f"The daemon answered {status}: {text.strip()[:200]}", None
     return ApiError(detail, hint=hint, status=status, text=text)

@@ -20,6 +20,7 @@ from mtpd.cli.configured import (
     find_engine,
     json_option,
     system_warnings,
+    token_warnings,
     unread,
     warn,
 )
@@ -130,7 +131,9 @@ def _checked(path: Path | None, *, strict: bool, unread: tuple[str, ...]) -> _Ch
     return _Checked(
         problems=problems,
         remarks=tuple(remark_text(one) for one in loaded.remarks),
-        warnings=unread + engine_warnings(loaded, binary) + system_warnings(),
+        warnings=(
+            unread + engine_warnings(loaded, binary) + token_warnings(loaded) + system_warnings()
+        ),
         files=(str(path),) if path is not None else (),
         models=tuple(loaded.profiles),
         pools=tuple(loaded.pools),

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 import anyio
 import click
 
-from mtpd.config.directories import find_config
+from mtpd.clock import SystemClock
+from mtpd.config.directories import Directories, find_config
 from mtpd.engine.binary import find
+from mtpd.errors import StateError
+from mtpd.store.token_file import TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +32,7 @@ __all__ = [
     "find_engine",
     "json_option",
     "system_warnings",
+    "token_warnings",
     "unread",
     "warn",
 ]
@@ -86,6 +90,23 @@ def engine_warnings(loaded: Config, binary: EngineBinary | None) -> tuple[str, .
     message = (
         f"the hardware profile {loaded.hardware.name} is named, but {binary.label} runs on the"
         " processor: put a llama-server for the card on the PATH, or name it as [engine] binary"
+    )
+    return (message,)
+
+
+def token_warnings(loaded: Config) -> tuple[str, ...]:
+    """That the daemon would not start for want of an access token."""
+    if not loaded.server.remote or loaded.tokens:
+        return ()
+    try:
+        file = TokenFile(Directories.resolve(os.environ).state, SystemClock())
+        if file.read():
+            return ()
+    except StateError as error:
+        return (str(error),)
+    message = (
+        f"{loaded.server.listen} can be reached from other machines, and there is no access token"
+        f" in {file.path}: mtpd serve does not start without one (mtpd token add NAME)"
     )
     return (message,)
 

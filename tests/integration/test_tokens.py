@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import anthropic
 import anyio
+import openai
 import pytest
 from click.testing import CliRunner
 from structlog.testing import capture_logs
@@ -21,7 +22,7 @@ from mtpd.api.gate import BURST
 from mtpd.cli.mtpctl import cli as mtpctl
 from mtpd.clock import SystemClock
 from mtpd.config.data import bundled_model
-from mtpd.errors import EXIT_CONFIG, ConfigError
+from mtpd.errors import EXIT_CONFIG, ConfigError, MtpdError
 from mtpd.store.token_file import TokenFile
 from tests.fakes.clock import FakeClock
 from tests.fakes.house import daemon_at, home, run_operation
@@ -181,10 +182,34 @@ async def test_operations_and_decisions_name_who_asked() -> None:
         (decision,) = await running.control.decisions(subject="alpha", limit=1)
         assert decision.actor == "token ops"
         (line,) = [line for line in logs if line["event"] == "auth.change"]
-        assert (line["actor"], line["route"]) == ("token ops", "/mtpd/v1/load")
+        assert (line["actor"], line["path"]) == ("token ops", "/mtpd/v1/load")
         async with over_socket(running) as owner, owner.post(UNLOAD, json={}) as reply:
             asked = (await reply.json())["actor"]
         assert asked == f"uid {os.getuid()} over the control socket"
+
+
+async def test_the_usual_clients_send_it_as_their_key() -> None:
+    async with home() as place, daemon_at(place) as (running, _):
+        secret = made(place, "laptop", Scope.INFER)
+        async with openai.AsyncOpenAI(
+            base_url=f"{running.url}/v1", api_key=secret, max_retries=0
+        ) as client:
+            assert "alpha" in {model.id async for model in await client.models.list()}
+            with pytest.raises(openai.AuthenticationError, match="none of this daemon's"):
+                await client.with_options(api_key="sk-any").models.list()
+        async with anthropic.AsyncAnthropic(
+            base_url=running.url, api_key=secret, max_retries=0
+        ) as other:
+            asked: dict[str, Any] = {
+                "model": "alpha",
+                "max_tokens": 1,
+                "messages": [{"role": "user", "content": "hi"}],
+            }
+            # Let in: the scripted engine does not know the path.
+            with pytest.raises(anthropic.NotFoundError):
+                await other.messages.create(**asked)
+            with pytest.raises(anthropic.AuthenticationError):
+                await other.with_options(api_key="sk-any").messages.create(**asked)
 
 
 async def test_the_tokens_of_llama_swap_are_those_of_the_daemon() -> None:
@@ -237,15 +262,17 @@ async def test_mtpctl_asks_over_tcp_with_a_token() -> None:
 
         def ask(*words: str) -> tuple[int, str]:
             ran = CliRunner(env={"MTPD_TOKEN": ""}).invoke(mtpctl, ["--url", running.url, *words])
-            return ran.exit_code, f"{ran.output}{ran.exception}"
+            error = ran.exception
+            hint = error.hint if isinstance(error, MtpdError) else ""
+            return ran.exit_code, f"{ran.output}\n{error} {hint}"
 
         code, said = await anyio.to_thread.run_sync(ask, "status")
-        assert (code, "shows no token" in said) == (1, True)
+        assert (code, "shows no token" in said, "--token-file FILE" in said) == (1, True, True)
         code, said = await anyio.to_thread.run_sync(
             ask, "--token-file", str(path), "--json", "load", "beta"
         )
         assert code == 0, said
-        assert json.loads(said.partition("\nNone")[0].splitlines()[-1])["actor"] == "token ops"
+        assert '"actor": "token ops"' in said
 
 
 def secrets_seen(place: Home, canary: str) -> list[str]:

@@ -59,6 +59,14 @@ def test_a_token_is_found_exactly_by_itself(secrets: Sequence[str], asked: str) 
     )
 
 
+def test_every_token_is_compared_whichever_it_is() -> None:
+    tokens = iter([token("first", "1"), token("second", "2"), token("third", "3")])
+    found = access.find(tokens, "first")
+    assert found is not None
+    assert found.name == "1"
+    assert next(tokens, None) is None
+
+
 @given(st.text())
 def test_any_text_has_a_digest(text: str) -> None:
     assert len(digest_of(text)) == 64

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from mtpd.actor import acting_as
 from mtpd.errors import ConflictError, EngineError, StoreError
 from mtpd.events import Envelope, OperationChanged
 from mtpd.operations import ENDED, Operations
@@ -100,6 +101,23 @@ async def test_operations_run_one_at_a_time_in_order(tmp_path: Path) -> None:
     assert order == [0, 1, 2, 3, 4]
 
 
+async def test_who_starts_and_who_cancels_an_operation_is_kept_in_its_row(tmp_path: Path) -> None:
+    first, second = Work(), Work()
+    async with lane(tmp_path / "db") as on:
+        await on.operations.start("tune", {}, first)
+        await first.began.wait()
+        with acting_as("token ops"):
+            queued = await on.operations.start("tune", {}, second)
+        with acting_as("uid 7 over the control socket"):
+            await on.operations.cancel(queued.id)
+        with acting_as("token late"):
+            await on.operations.cancel(queued.id)
+        (_, stored) = await on.operations.list()
+        assert stored.actor == "token ops"
+        assert stored.progress.note == "cancelled by uid 7 over the control socket"
+        first.go.set()
+
+
 async def test_a_queued_operation_that_is_cancelled_never_runs(tmp_path: Path) -> None:
     first, second = Work(), Work()
     async with lane(tmp_path / "db") as on:
@@ -111,6 +129,7 @@ async def test_a_queued_operation_that_is_cancelled_never_runs(tmp_path: Path) -
         assert cancelled is not None
         assert (cancelled.state, cancelled.started_at) == ("cancelled", None)
         assert cancelled.progress.note == "cancelled by request"
+        assert cancelled.actor is None
         assert on.operations.current is not None
         assert on.operations.current.id == running.id
         first.go.set()

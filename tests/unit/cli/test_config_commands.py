@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mtpd.access import Scope
 from mtpd.cli import configured
 from mtpd.cli.config_commands import check, config
 from mtpd.cli.daemon_commands import serve
 from mtpd.cli.plan_command import plan
+from mtpd.clock import SystemClock
 from mtpd.errors import EXIT_CONFIG, ConfigError, NotFoundError
+from mtpd.store.token_file import TokenFile
 from tests.unit.cli.offline import POOL, run, write
 
 if TYPE_CHECKING:
@@ -116,6 +119,18 @@ def test_the_engines_own_system_file_is_warned_about(
     for result in (run(check), run(plan, "tiny-chained")):
         assert result.exit_code == 0
         assert result.stderr.startswith(f"warning: {ini} exists")
+
+
+def test_check_tells_that_the_daemon_would_not_start_without_a_token(home: Path) -> None:
+    remote = '[server]\nlisten = "0.0.0.0:8080"\nhosts = ["gpu.lan"]\n'
+    path = write(home, remote + POOL)
+    said = run(check, "--config", path).stderr
+    assert f"there is no access token in {home}/.local/state/mtpd/tokens.json" in said
+    file = TokenFile(home / ".local/state/mtpd", SystemClock())
+    file.add("laptop", frozenset({Scope.INFER}), expires=None)
+    assert "token" not in run(check, "--config", path).stderr
+    file.path.chmod(0o644)
+    assert "is open to other users" in run(check, "--config", path).stderr
 
 
 def test_show_tells_values_and_with_origin_their_place(home: Path) -> None:

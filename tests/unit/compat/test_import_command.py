@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from mtpd.access import digest_of
 from mtpd.cli.config_commands import check, config
 from mtpd.cli.import_command import import_
 from mtpd.config.data import bundled_model
@@ -82,6 +83,21 @@ def test_an_import_writes_the_files_and_lists_the_rest(folder: Path) -> None:
     )
     profile = (folder / "made/profiles/models/small.toml").read_text()
     assert profile.startswith("# Imported from config.yaml, line 2.\naliases")
+
+
+def test_keys_of_clients_are_written_nowhere_and_that_is_said(folder: Path) -> None:
+    (folder / "config.yaml").write_text("apiKeys: [sk-canary, sk-canary-2]\n" + SWAP)
+    result = run(import_, "config.yaml", "--out", "made")
+    assert result.exit_code == 0, result.output
+    assert "apiKeys: 2 not written" in result.stdout
+    assert "mtpd token add NAME" in result.stdout
+    told = json.loads(run(import_, "config.yaml", "--out", "again", "--json").stdout)
+    assert told["keys_left_out"] == 2
+    written = [path for name in ("made", "again") for path in (folder / name).rglob("*.toml")]
+    assert len(written) == 6
+    digests = [digest_of(key) for key in ("sk-canary", "sk-canary-2")]
+    for path in written:
+        assert not any(word in path.read_text() for word in ("canary", *digests))
 
 
 def test_what_is_lost_stands_at_the_head_of_the_file_that_it_concerns(folder: Path) -> None:

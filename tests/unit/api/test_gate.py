@@ -1,0 +1,42 @@
+"""What is counted and logged of refusals: all of them, and few."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp.test_utils import make_mocked_request
+from structlog.testing import capture_logs
+
+from mtpd.api.gate import BURST, WINDOW_S, Gate, refusal
+from mtpd.api.problem import Problem
+from mtpd.store.token_file import TokenFile, Tokens
+from tests.fakes.clock import FakeClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNKNOWN = Problem(slug="token-unknown", status=401, title="t", detail="d.", hint="h.")
+MISDIRECTED = Problem(slug="misdirected", status=421, title="t", detail="d.")
+
+
+def test_a_flood_is_counted_and_told_in_two_lines_a_minute(tmp_path: Path) -> None:
+    clock, counted = FakeClock(), list[str]()
+    tokens = Tokens(TokenFile(tmp_path, clock), tuple)
+    gate = Gate(tokens=tokens, remote=False, clock=clock, count=counted.append)
+    request = make_mocked_request("GET", "/v1/models?token=canary", headers={"X": "canary"})
+    with capture_logs() as logs:
+        for _ in range(100):
+            gate.refused(request, UNKNOWN, None)
+        clock.advance(WINDOW_S)
+        gate.refused(request, MISDIRECTED, "laptop")
+    assert counted == ["token-unknown"] * 100 + ["misdirected"]
+    assert [line["suppressed"] for line in logs] == [0] * BURST + [100 - BURST]
+    assert (logs[-1]["problem"], logs[-1]["token"]) == ("misdirected", "laptop")
+    assert "canary" not in str(logs)
+
+
+def test_what_is_not_about_tokens_is_a_problem_on_either_plane() -> None:
+    for data_plane in (True, False):
+        response = refusal(MISDIRECTED, data_plane=data_plane)
+        assert (response.status, response.content_type) == (421, "application/problem+json")
+        assert "WWW-Authenticate" not in response.headers
