@@ -125,9 +125,7 @@ class Operations:
         describe: Describe,
         progress_every_s: float = 0.25,
     ) -> None:
-        self._rows = rows
-        self._bus = bus
-        self._clock = clock
+        self._rows, self._bus, self._clock = rows, bus, clock
         self._describe = describe
         self._progress_every_s = progress_every_s
         self._inbox: deque[_Start | _Cancel] = deque()
@@ -355,9 +353,8 @@ class Operations:
         """Store, tell and forget an operation that ended."""
         # A daemon that is interrupted right here comes by again and must not change the end.
         if live.view.state not in ENDED:
-            progress = live.view.progress
-            if state == "cancelled":
-                progress = progress.cancelled(by=live.cancelled_by)
+            now = live.view.progress
+            progress = now.cancelled(by=live.cancelled_by) if state == "cancelled" else now
             live.view = replace(
                 live.view,
                 state=state,
