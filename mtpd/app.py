@@ -12,6 +12,7 @@ import uuid
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import anyio
@@ -25,6 +26,7 @@ from mtpd.config.live import LiveConfig
 from mtpd.control.facts import DaemonFacts
 from mtpd.control.hashing import DELAY_S
 from mtpd.engine import binary
+from mtpd.engine.opaque import foreign_env
 from mtpd.errors import ConfigError
 from mtpd.events import DaemonStarted, DaemonStopping
 from mtpd.faults import Faults, NoFaults
@@ -37,7 +39,7 @@ from mtpd.store.token_file import TokenFile, Tokens
 from mtpd.supervise import lock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from mtpd.config.directories import Directories
     from mtpd.config.model import Config
@@ -74,6 +76,7 @@ async def daemon(
     directories: Directories,
     *,
     path_env: str,
+    environment: Mapping[str, str] = MappingProxyType({}),
     clock: Clock | None = None,
     faults: Faults | None = None,
     hash_delay_s: float = DELAY_S,
@@ -85,6 +88,7 @@ async def daemon(
         config: What to serve and how.
         directories: Where state and sockets live; made if missing.
         path_env: ``PATH``, in which a llama-server is looked for.
+        environment: The daemon's own, of which other programs than llama-server get some.
         clock: Source of time.
         faults: Fault points of tests.
         hash_delay_s: Seconds after the start before the model files are hashed.
@@ -128,6 +132,7 @@ async def daemon(
             clock=clock,
             faults=faults,
             hash_delay_s=hash_delay_s,
+            foreign_env=foreign_env(path_env, environment),
         )
         stack.callback(house.telemetry.close)
         stack.enter_context(logs.tap(house.feed.from_threads(DAEMON)))
@@ -182,8 +187,10 @@ def _tokens(config: LiveConfig, directories: Directories, clock: Clock) -> Token
     return tokens
 
 
-async def serve(config: Config, directories: Directories, *, path_env: str) -> None:
+async def serve(
+    config: Config, directories: Directories, *, path_env: str, environment: Mapping[str, str]
+) -> None:
     """Run the daemon until SIGTERM or SIGINT; a signal while it starts counts, too."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with daemon(config, directories, path_env=path_env):
+        async with daemon(config, directories, path_env=path_env, environment=environment):
             log.info("daemon.stopping", signal=(await anext(signals)).name)

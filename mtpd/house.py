@@ -63,6 +63,8 @@ from mtpd.supervise.spawn import ShimSpawner
 from mtpd.units import EngineId
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mtpd.bus import Bus
     from mtpd.clock import Clock
     from mtpd.config.directories import Directories
@@ -96,6 +98,7 @@ class House:
         clock: Clock,
         faults: Faults,
         hash_delay_s: float,
+        foreign_env: Mapping[str, str],
     ) -> None:
         self._config, self._bus, self._clock, self._faults = config, bus, clock, faults
         self._log_dir = directories.state / "logs"
@@ -130,6 +133,7 @@ class House:
             new_token=lambda: secrets.token_hex(16),
             free_port=free_port,
             device_env=pinned(card.device),
+            foreign_env=foreign_env,
         )
         self.memory = MemoryPlanner(
             config=config,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tuner.types import Arm
 
 __all__ = [
+    "NOT_OURS",
     "Absent",
     "Command",
     "Confidence",
@@ -24,8 +25,10 @@ __all__ = [
     "Evidence",
     "FailureClass",
     "GateResult",
+    "HttpEndpoint",
     "LaunchPlan",
     "NotApplicable",
+    "OpaqueStart",
     "ProcessMemory",
     "Reading",
     "TcpEndpoint",
@@ -145,7 +148,14 @@ class TcpEndpoint:
     api_key: str = field(repr=False)
 
 
-Endpoint = UnixEndpoint | TcpEndpoint
+@dataclass(frozen=True, slots=True)
+class HttpEndpoint:
+    """A server that is no engine of ours: its base URL, without a slash at the end."""
+
+    url: str
+
+
+Endpoint = UnixEndpoint | TcpEndpoint | HttpEndpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +197,21 @@ class Command:
     env: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class OpaqueStart:
+    """What can be expected of a program that is no engine of ours.
+
+    Attributes:
+        check: Path that is answered with 200 once it serves; None if it is not asked.
+    """
+
+    check: str | None
+
+
+NOT_OURS = "not an engine of ours: whether it lies in device memory is not applicable"
+"""Why nothing is said of the residency of an opaque program, which is served all the same."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
     """One engine start, decided and validated.
@@ -198,6 +223,10 @@ class LaunchPlan:
         endpoint: Where it will listen.
         fingerprint: Digest of all that a result depends on except the depth.
         load_stall_s: Seconds without any log line after which a load counts as stuck.
+        ready_timeout_s: Seconds after which a load has failed, whatever it prints.
+        stop_timeout_s: Seconds between the first request to end and SIGKILL.
+        stop_command: What asks it to end in place of SIGTERM; ``${PID}`` is its process.
+        opaque: Set where it is no engine of ours.
         accept_offload: Whether the profile accepts an evicted or spilled verdict.
         memory_bytes: Device memory that it needs at most, as predicted; None if unknown.
         settings: All that the configuration says about it but the depth, to tell whether it
@@ -210,6 +239,10 @@ class LaunchPlan:
     endpoint: Endpoint
     fingerprint: str
     load_stall_s: float = 120.0
+    ready_timeout_s: float = 1800.0
+    stop_timeout_s: float = 4.0
+    stop_command: Command | None = None
+    opaque: OpaqueStart | None = None
     accept_offload: bool = False
     memory_bytes: int | None = None
     settings: Hashable = None

@@ -113,8 +113,11 @@ class ModelView:
     """A profile with what was measured of it.
 
     Attributes:
-        size_bytes: Of the model file; None where it cannot be read.
+        kind: llama-server, or opaque for a program that is only started and stopped.
+        model: The model file, or the opaque program.
+        size_bytes: Of the model file; None where it cannot be read, or there is none.
         sha256: Of the whole model file as it lies there now; None until it was read.
+        context: Tokens over all slots; None where nobody knows.
         memory: Predicted device memory of every depth, and whether it fits.
     """
 
@@ -124,7 +127,7 @@ class ModelView:
     model: str
     size_bytes: int | None
     sha256: str | None
-    context: int
+    context: int | None
     slots: int
     kv_type: str
     drafter: str
@@ -135,6 +138,7 @@ class ModelView:
     depths: tuple[DepthRowView, ...]
     state: str
     memory: MemoryView
+    kind: str = "llama-server"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,13 @@ def serve(
     directories = Directories.resolve(
         os.environ, state=state_dir, runtime=runtime_dir, cache=cache_dir
     )
-    _run(serve_daemon, config, directories, path_env=os.environ.get("PATH", os.defpath))
+    _run(
+        serve_daemon,
+        config,
+        directories,
+        path_env=os.environ.get("PATH", os.defpath),
+        environment=dict(os.environ),
+    )
 
 
 @click.command()

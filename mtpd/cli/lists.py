@@ -68,7 +68,7 @@ def model_table(models: Sequence[ModelView]) -> Table:
             cell(model.id + "".join(f"\n= {alias}" for alias in model.aliases)),
             state(model.state),
             cell(size(model.size_bytes)),
-            cell(f"{model.context}/{model.slots}"),
+            cell(f"{'?' if model.context is None else model.context}/{model.slots}"),
             cell(model.drafter if model.max_depth == 0 else f"{model.drafter} ≤{model.max_depth}"),
             cell(number(None if model.quality is None else model.quality.perplexity, 4)),
             *_choice(model),

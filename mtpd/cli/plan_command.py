@@ -28,6 +28,7 @@ from mtpd.cli.configured import (
 )
 from mtpd.cli.loading import load_config
 from mtpd.cli.memory import memory_parts
+from mtpd.cli.opaque_plan import show_opaque
 from mtpd.cli.session import console
 from mtpd.config.checks import did_you_mean
 from mtpd.config.directories import Directories
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from mtpd.config.model import Config, Profile
     from mtpd.gpu.detect import Detection
     from mtpd.memory_views import MemoryView
-    from mtpd.types import Command, Endpoint, EngineBinary
+    from mtpd.types import Command, EngineBinary
     from mtpd.views import Json
 
 __all__ = ["plan"]
@@ -78,7 +79,11 @@ def plan(
     is shown by `mtpctl status`.
     """
     loaded = load_config(config_path(path), overrides={"budget.hardware": hardware})
-    planned = _planned(loaded, model, depth, forecast=hardware is not None, unread=unread(path))
+    profile = _profile(loaded, model, unread(path))
+    if profile.opaque is not None:
+        show_opaque(loaded, profile, profile.opaque, as_json=as_json)
+        return
+    planned = _planned(loaded, profile, depth, forecast=hardware is not None, unread=unread(path))
     if as_json:
         click.echo(json.dumps(planned.as_json(), indent=2))
         return
@@ -108,7 +113,7 @@ class _Planned:
     binary: EngineBinary
     depth: int
     reason: str
-    endpoint: Endpoint
+    endpoint: UnixEndpoint | TcpEndpoint
     command: Command
     memory: MemoryView
     card: bool
@@ -150,14 +155,13 @@ class _Planned:
 
 
 def _planned(
-    loaded: Config, model: str, depth: int | None, *, forecast: bool, unread: tuple[str, ...]
+    loaded: Config, profile: Profile, depth: int | None, *, forecast: bool, unread: tuple[str, ...]
 ) -> _Planned:
-    profile = _profile(loaded, model, unread)
     chosen, reason = _depth(profile, depth)
     binary = find_engine(loaded)
     directories = Directories.resolve(os.environ)
     found = detect()
-    endpoint: Endpoint = (
+    endpoint = (
         UnixEndpoint(str(directories.runtime / f"plan-{profile.name}.sock"))
         if binary.unix_socket
         else TcpEndpoint("127.0.0.1", 8081, _KEY_PLACEHOLDER)

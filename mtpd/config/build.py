@@ -28,10 +28,11 @@ from mtpd.config.model import (
     Workload,
     WorkloadPrompt,
 )
+from mtpd.config.opaque import SLOTS, build_opaque
 from tuner.types import Drafter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from mtpd.config.layers import Origins
     from mtpd.config.locate import Path as KeyPath
@@ -67,6 +68,8 @@ def build(
             threads=root.engine.threads,
             extra_env=tuple(sorted(root.engine.extra_env.items())),
             load_stall_s=root.engine.load_stall_s,
+            ready_timeout_s=root.engine.ready_timeout_s,
+            stop_timeout_s=root.engine.stop_timeout_s,
         ),
         budget=BudgetConfig(hardware=root.budget.hardware, headroom_mib=root.budget.headroom_mib),
         tuning=TuningConfig(
@@ -148,7 +151,8 @@ def _profile(name: str, table: ModelTable, origins: Origins) -> Profile:
     at = ("models", name)
     return Profile(
         name=name,
-        model=_absolute(table.model, (*at, "model"), origins),
+        model="" if table.model is None else _absolute(table.model, (*at, "model"), origins),
+        opaque=build_opaque(table, _program(table.command, (*at, "command"), origins)),
         aliases=_aliases(name, table),
         served_as=table.served_as,
         title=table.title,
@@ -156,9 +160,12 @@ def _profile(name: str, table: ModelTable, origins: Origins) -> Profile:
         unlisted=table.unlisted,
         upstream_model=table.upstream_model,
         ttl_s=table.ttl_s,
+        ready_timeout_s=table.ready_timeout_s,
+        stop_timeout_s=table.stop_timeout_s,
+        stop_command=_command(table.stop_command, (*at, "stop_command"), origins),
         tags=tuple(table.tags),
         context=table.context,
-        slots=table.slots,
+        slots=_slots(table),
         kv_type=table.kv_type,
         draft_kv_type=table.draft_kv_type,
         offload=Offload(table.offload),
@@ -173,6 +180,23 @@ def _profile(name: str, table: ModelTable, origins: Origins) -> Profile:
         drafter=_drafter(table.drafter, (*at, "drafter"), origins),
         quality=_quality(table),
     )
+
+
+def _slots(table: ModelTable) -> int:
+    """How many an opaque program takes at once is its own business, within reason."""
+    said = table.kind != "opaque" or "slots" in table.model_fields_set
+    return table.slots if said else SLOTS
+
+
+def _command(words: Sequence[str], at: KeyPath, origins: Origins) -> tuple[str, ...]:
+    return (_program(words, at, origins), *words[1:]) if words else ()
+
+
+def _program(words: Sequence[str], at: KeyPath, origins: Origins) -> str:
+    """The first word of a command: looked up later, or a path beside the file that names it."""
+    if not words or "/" not in words[0]:
+        return words[0] if words else ""
+    return _absolute(words[0], at, origins)
 
 
 def _drafter(table: DrafterTable, at: KeyPath, origins: Origins) -> DrafterConfig:

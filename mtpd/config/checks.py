@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mtpd.config.model import ENGINE_ENV_RULE, may_set_for_engine
+from mtpd.config.opaque import check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -111,6 +112,7 @@ def check_root(root: RootTable, *, all_models: frozenset[str]) -> Iterator[Findi
     yield from _names(root)
     for name, pool in root.pools.items():
         yield from _pool(("pools", name), pool, all_models)
+        yield from _can_be_measured(("pools", name), pool, root)
         yield from _within_reach(("pools", name), pool, root)
     yield from _groups(root.groups, all_models)
 
@@ -155,10 +157,14 @@ def _engine(engine: EngineTable) -> Iterator[Finding]:
 def _model(path: Path, name: str, model: ModelTable) -> Iterator[Finding]:
     if not _NAME.fullmatch(name):
         yield path, f"{name!r} is not a model name: letters, digits and . _ + : - (at most 100)"
-    yield from _path((*path, "model"), model.model)
-    bundled = model.model.removeprefix("bundled:")
-    if bundled != model.model and not _NAME.fullmatch(bundled):
-        yield (*path, "model"), f"{model.model!r} must name a file that comes with mtpd"
+    yield from check_kind(path, model)
+    if model.kind == "opaque":
+        return
+    file = model.model or ""
+    yield from _path((*path, "model"), file)
+    bundled = file.removeprefix("bundled:")
+    if bundled != file and not _NAME.fullmatch(bundled):
+        yield (*path, "model"), f"{file!r} must name a file that comes with mtpd"
     if model.context // model.slots < _MIN_SLOT_CONTEXT:
         least = model.slots * _MIN_SLOT_CONTEXT
         yield (*path, "slots"), f"{model.slots} slots need a context of at least {least} tokens"
@@ -253,6 +259,16 @@ def _groups(groups: Mapping[str, GroupTable], all_models: frozenset[str]) -> Ite
             if owner.setdefault(member, name) != name:
                 at = (*path, "members", number)
                 yield at, f"{member!r} is already in the group {owner[member]!r}"
+
+
+def _can_be_measured(path: Path, pool: PoolTable, root: RootTable) -> Iterator[Finding]:
+    """A pool is chosen from by measurements, which a foreign program is not open to."""
+    for number, member in enumerate(pool.members):
+        if member in root.models and root.models[member].kind == "opaque":
+            yield (
+                (*path, "members", number),
+                f"{member!r} is of kind 'opaque', which is never measured: no pool may have it",
+            )
 
 
 def _within_reach(path: Path, pool: PoolTable, root: RootTable) -> Iterator[Finding]:

@@ -50,15 +50,21 @@ _PARTLY: Mapping[str, frozenset[str]] = MappingProxyType(
                 "priority_age_s",
                 "watch_config",
                 "hosts",
+                "ttl_s",
+                "list_aliases",
             }
         ),
-        "engine": frozenset({"threads", "load_stall_s"}),
+        "engine": frozenset({"threads", "load_stall_s", "ready_timeout_s", "stop_timeout_s"}),
         "budget": frozenset({"headroom_mib"}),
     }
 )
 """Parts of which only some values can be applied."""
 
-_DESCRIPTIVE = ("aliases", "tags", "quality")
+_DESCRIPTIVE = (
+    *("aliases", "tags", "quality"),
+    *("title", "description", "unlisted", "upstream_model"),
+    *("ttl_s", "ready_timeout_s", "stop_timeout_s", "stop_command"),
+)
 """Of a model: what its engine never sees."""
 
 _SECTIONS = frozenset({"pools", "models"})

@@ -7,6 +7,7 @@ Not part of loading: a missing file is a problem of its model, told by ``mtpd ch
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,9 @@ def file_problems(config: Config) -> tuple[str, ...]:
     """
     problems = [] if config.profiles else [NO_MODEL]
     for profile in config.profiles.values():
+        if profile.opaque is not None:
+            problems += _program_problem(config, profile.name, profile.opaque.command[0])
+            continue
         for key, text in _named(profile):
             path = dotted(("models", profile.name, *key))
             reason = unreadable(text)
@@ -37,6 +41,15 @@ def file_problems(config: Config) -> tuple[str, ...]:
                 origin = config.origins.get(path, "default")
                 problems.append(f"{origin}: {path}: {text} {reason}")
     return tuple(problems)
+
+
+def _program_problem(config: Config, model: str, program: str) -> list[str]:
+    """That a program is neither a path nor on the PATH of whoever asks."""
+    if shutil.which(program) is not None:
+        return []
+    path = dotted(("models", model, "command"))
+    where = "cannot be started" if "/" in program else "is not on the PATH"
+    return [f"{config.origins.get(path, 'default')}: {path}: {program} {where}"]
 
 
 def _named(profile: Profile) -> tuple[tuple[tuple[str, ...], str], ...]:

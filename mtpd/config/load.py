@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mtpd.compat.remarks import Kind, Remark
+from mtpd.compat.remarks import Kind, Remark, as_table
 from mtpd.config.build import build, build_hardware, build_workload
 from mtpd.config.checks import check_hardware, check_root, check_workload, did_you_mean
 from mtpd.config.data import profiles_dir
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["load"]
 
 _COMMAND_LINE = "command line"
+_TELLING = frozenset({"model", "kind"})
+"""One of these stands in every model that is not just mistyped."""
 
 
 def load(
@@ -200,14 +202,23 @@ class _Loading:
             kept -= _model_names(self.main)  # a file of another program means its own model
         files = {n: f for n, f in files.items() if n in kept or f.parent != shipped}
         for name in sorted(files.keys() | asked):
-            self.mount_defaults(name, hardware)
             source = self.read(files[name]) if name in files else None
+            if not self.is_opaque(name, source):
+                self.mount_defaults(name, hardware)
             if source is not None:
                 self.sources.append(source.file)
                 self.takes_part("models", name, source)
                 at = ("models", name)
                 lines = mount(source.lines, file=source.file, folder=source.folder, at=at)
                 merge(self.tree, self.origins, nest(at, source.tree), lines)
+
+    def is_opaque(self, name: str, source: Source | None) -> bool:
+        """Whether a model is no llama-server, to which alone a card's defaults apply."""
+        trees = (self.override_tree, {} if self.main is None else self.main.tree)
+        tables = [as_table(as_table(tree.get("models")).get(name)) for tree in trees]
+        tables.append({} if source is None else source.tree)
+        kind = next((table["kind"] for table in tables if "kind" in table), None)
+        return kind == "opaque"
 
     def mount_defaults(self, name: str, hardware: Source | None) -> None:
         defaults = hardware.tree.get("model_defaults") if hardware is not None else None
@@ -239,7 +250,7 @@ class _Loading:
             return
         files = find(self.model_places, "models")
         for name, table in list(models.items()):
-            if name not in files and isinstance(table, dict) and "model" not in table:
+            if name not in files and isinstance(table, dict) and not _TELLING & table.keys():
                 near = did_you_mean(name, files)
                 message = f"the key 'model' is required, as there is no profile {name!r}{near}"
                 validation.add(("models", name), message)

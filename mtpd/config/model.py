@@ -12,7 +12,15 @@ import ipaddress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mtpd.config.tables import Group, HardwareProfile, Message, Workload, WorkloadPrompt
+from mtpd.config.engine_env import ENGINE_ENV_RULE, may_set_for_engine
+from mtpd.config.tables import (
+    Group,
+    HardwareProfile,
+    Message,
+    Opaque,
+    Workload,
+    WorkloadPrompt,
+)
 from tuner.types import Arm, Drafter
 
 if TYPE_CHECKING:
@@ -33,6 +41,7 @@ __all__ = [
     "Message",
     "Objective",
     "Offload",
+    "Opaque",
     "Pool",
     "Profile",
     "Quality",
@@ -43,25 +52,6 @@ __all__ = [
     "WorkloadPrompt",
     "may_set_for_engine",
 ]
-
-ENGINE_ENV_RULE = (
-    "HIP_*, ROCR_*, HSA_*, GPU_*, CUDA_VISIBLE_DEVICES, GGML_VK_VISIBLE_DEVICES, LD_LIBRARY_PATH"
-)
-"""The variables that a configuration may set for engines, in words."""
-
-_ENGINE_ENV_PREFIXES = ("HIP_", "ROCR_", "HSA_", "GPU_")
-_ENGINE_ENV_NAMES = frozenset(
-    {"GGML_VK_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"}
-)
-# HSA_TOOLS_LIB makes the runtime load a library of the value's choice into the engine.
-_ENGINE_ENV_DENIED = frozenset({"HSA_TOOLS_LIB"})
-
-
-def may_set_for_engine(name: str) -> bool:
-    """Whether a configuration may set this environment variable for engines."""
-    if name in _ENGINE_ENV_DENIED:
-        return False
-    return name in _ENGINE_ENV_NAMES or name.startswith(_ENGINE_ENV_PREFIXES)
 
 
 class TuningMode(enum.StrEnum):
@@ -149,12 +139,17 @@ class EngineConfig:
         threads: Threads of an engine whose profile names none; None leaves it to the engine.
         extra_env: Device variables set for engines and for the probe of the binary.
         load_stall_s: Seconds without any log line after which a load counts as stuck.
+        ready_timeout_s: Seconds that a load may take; None for 1800, and 120 for programs
+            that are no llama-server, whose progress is not known.
+        stop_timeout_s: Seconds between the first request to end and SIGKILL.
     """
 
     binary: str = "auto"
     threads: int | None = None
     extra_env: tuple[tuple[str, str], ...] = ()
     load_stall_s: float = 120.0
+    ready_timeout_s: float | None = None
+    stop_timeout_s: float = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +241,9 @@ class Profile:
 
     Attributes:
         name: What clients ask for.
-        model: Path of the GGUF; its existence is checked at start, not at load.
+        model: Path of the GGUF; its existence is checked at start, not at load. "" exactly
+            where ``opaque`` is set.
+        opaque: What is started in place of llama-server, or None.
         aliases: Other names for it, ``served_as`` among them.
         tags: Facts a pool may require, e.g. "uncensored".
         context: Tokens of context over all slots.
@@ -272,6 +269,9 @@ class Profile:
         upstream_model: The name that requests to its engine carry in place of the client's;
             None leaves them as they came.
         ttl_s: As ``[server] ttl_s`` for this model; None follows that.
+        ready_timeout_s: As ``[engine] ready_timeout_s`` likewise.
+        stop_timeout_s: As ``[engine] stop_timeout_s`` likewise.
+        stop_command: What asks its engine to end in place of SIGTERM; empty for SIGTERM.
     """
 
     name: str
@@ -299,6 +299,10 @@ class Profile:
     unlisted: bool = False
     upstream_model: str | None = None
     ttl_s: float | None = None
+    ready_timeout_s: float | None = None
+    stop_timeout_s: float | None = None
+    stop_command: tuple[str, ...] = ()
+    opaque: Opaque | None = None
 
     @property
     def shown_name(self) -> str:

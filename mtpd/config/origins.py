@@ -55,6 +55,10 @@ def _table(path: Path, table: object) -> Iterator[tuple[Path, Json]]:
             continue
         if field.name == "extra_env":
             yield from (((*here, name), text) for name, text in value)
+        elif field.name == "env":  # may hold what is secret
+            yield from (((*here, name), "(not shown)") for name, _ in value)
+        elif field.name == "opaque":
+            yield from _table(path, value)
         elif is_dataclass(value):
             yield from _table(here, value)
         else:

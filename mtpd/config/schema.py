@@ -38,7 +38,9 @@ Text = Annotated[str, Field(min_length=1, max_length=1024)]
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 OffloadWord = Literal["refuse", "accept"]
 Threads = Annotated[int, Field(ge=1, le=1024)]
+Word = Annotated[str, Field(max_length=65_536)]
 Ttl = Annotated[float, Field(ge=0.0, le=365 * _DAY_S)]
+Patience = Annotated[float, Field(ge=1.0, le=_DAY_S)]
 Batch = Annotated[int, Field(ge=32, le=65_536)]
 
 
@@ -71,6 +73,8 @@ class EngineTable(Table):
     threads: Threads | None = None
     extra_env: dict[str, str] = Field(default_factory=dict)
     load_stall_s: float = Field(default=120.0, ge=1.0, le=_DAY_S)
+    ready_timeout_s: Patience | None = None
+    stop_timeout_s: Patience = 4.0
 
 
 class BudgetTable(Table):
@@ -148,7 +152,13 @@ class LaunchTable(Table):
 class ModelTable(LaunchTable):
     """A model profile: ``profiles/models/NAME.toml`` and ``[models.NAME]``."""
 
-    model: Annotated[str, Field(min_length=1, max_length=4096)]
+    kind: Literal["llama-server", "opaque"] = "llama-server"
+    model: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    command: list[Word] = Field(default_factory=list)
+    proxy: Text | None = None
+    check: Text = "/health"
+    env: dict[str, str] = Field(default_factory=dict)
+    vram_mib: int | None = Field(default=None, ge=0, le=16_777_216)
     aliases: list[Text] = Field(default_factory=list)
     served_as: Text | None = None
     title: Text | None = None
@@ -156,6 +166,9 @@ class ModelTable(LaunchTable):
     unlisted: bool = False
     upstream_model: Text | None = None
     ttl_s: Ttl | None = None
+    ready_timeout_s: Patience | None = None
+    stop_timeout_s: Patience | None = None
+    stop_command: list[Word] = Field(default_factory=list)
     tags: list[Text] = Field(default_factory=list)
     seed: int | None = Field(default=None, ge=0, le=4_294_967_294)
     drafter: DrafterTable = Field(default_factory=DrafterTable)

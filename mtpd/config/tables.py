@@ -1,4 +1,4 @@
-"""Parts of the configuration that stand for themselves: cards, workloads, groups.
+"""Parts of the configuration that stand for themselves: cards, workloads, groups, programs.
 
 Parts of ``mtpd.config.model``, which offers them all.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Group", "HardwareProfile", "Message", "Workload", "WorkloadPrompt"]
+__all__ = ["Group", "HardwareProfile", "Message", "Opaque", "Workload", "WorkloadPrompt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,25 @@ class HardwareProfile:
     drafting_note: str | None
     gate: str = "absolute"
     row_cost_sd: float = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opaque:
+    """A program that is started in place of llama-server; ``${PORT}`` is a free port.
+
+    Attributes:
+        command: Program and arguments.
+        proxy: Base URL of where it listens.
+        check: Path that is answered with 200 once it serves; None if it is not asked.
+        env: Variables beside those that every such program gets.
+        vram_mib: Device memory that it takes, as far as somebody has said.
+    """
+
+    command: tuple[str, ...]
+    proxy: str
+    check: str | None = "/health"
+    env: tuple[tuple[str, str], ...] = ()
+    vram_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

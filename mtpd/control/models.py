@@ -68,7 +68,7 @@ class ModelReports:
         """A profile with what was measured of it as it is today."""
         rows: tuple[ArmSummary, ...] = ()
         try:
-            digest = self._planner.fingerprint(profile).digest
+            digest = self._planner.digest(profile)
         except MtpdError:
             state = "unavailable"
         else:
@@ -107,10 +107,11 @@ def model_view(
         id=profile.name,
         aliases=profile.aliases,
         tags=profile.tags,
-        model=profile.model,
-        size_bytes=_size(profile.model),
+        kind="llama-server" if profile.opaque is None else "opaque",
+        model=profile.model if profile.opaque is None else profile.opaque.command[0],
+        size_bytes=None if profile.opaque is not None else _size(profile.model),
         sha256=sha256,
-        context=profile.context,
+        context=None if profile.opaque is not None else profile.context,
         slots=profile.slots,
         kv_type=profile.kv_type,
         drafter=profile.drafter.kind.value,
@@ -126,7 +127,7 @@ def model_view(
 
 def unusable(config: Configuration) -> tuple[str, ...]:
     """Models whose file is missing or no GGUF, each with why."""
-    told = ((name, profile.model) for name, profile in config.profiles.items())
+    told = ((p.name, p.model) for p in config.profiles.values() if p.opaque is None)
     return tuple(f"{name}: {path} {why}" for name, path in told if (why := unreadable(path)))
 
 
@@ -140,8 +141,8 @@ def cards(config: Configuration, pools: Mapping[str, str]) -> tuple[ModelCard, .
     models = {
         p.name: ModelCard(
             id=p.shown_name,
-            created=_created(p.model),
-            context=p.context // p.slots,
+            created=_created(p.model) if p.opaque is None else 0,
+            context=p.context // p.slots if p.opaque is None else None,
             slots=p.slots,
             aliases=tuple(one for one in (*p.aliases, p.name) if one != p.shown_name),
             profile=None if p.shown_name == p.name else p.name,

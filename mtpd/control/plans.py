@@ -86,6 +86,7 @@ def tune_plan(config: Configuration, request: TuneRequest) -> TuningPlan:
         profiles = (profile,)
     else:
         raise _unknown("pool or model", request.subject, [*config.pools, *_models(config)])
+    _measurable(profiles)
     _some_member(pool, profiles, request.depths)
     workloads = _workloads(config, request)
     need_cells(request.limits, workloads)
@@ -126,6 +127,7 @@ def probe_plan(config: Configuration, model: str, depth: int) -> TuningPlan:
         InvalidError: The model does not allow the depth, or the depth is 0.
     """
     profile = find_profile(config, model)
+    _measurable((profile,))
     if depth == 0:
         msg = "depth 0 drafts nothing that a probe could measure"
         raise InvalidError(msg, hint="probe depth 1 or more")
@@ -145,6 +147,14 @@ def probe_plan(config: Configuration, model: str, depth: int) -> TuningPlan:
         sampling=Sampling(),
         apply=False,
     )
+
+
+def _measurable(profiles: tuple[Profile, ...]) -> None:
+    """Refuse what is started and stopped, and otherwise not known."""
+    for profile in profiles:
+        if profile.opaque is not None:
+            msg = f"{profile.name} is no llama-server (kind = 'opaque'): there is nothing to tune"
+            raise InvalidError(msg, hint="name a model that runs on llama-server")
 
 
 def _depths(profile: Profile, asked: tuple[int, ...] | None, pool: Pool | None) -> tuple[int, ...]:

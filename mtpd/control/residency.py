@@ -85,6 +85,9 @@ class Residencies:
         self._need(arm)
         if self.keeper is None:
             return self._planner.plan(arm)
+        if self._config.profiles[arm.profile].opaque is not None:
+            plan, measured = self._planner.plan(arm), self.keeper.measured(arm.profile)
+            return plan if measured is None else replace(plan, memory_bytes=measured)
         most_bytes = self._memory.most_bytes(arm)
         plan = self._planner.plan(arm, fits=self._is_certain(arm, most_bytes))
         return replace(plan, memory_bytes=most_bytes)
@@ -106,7 +109,7 @@ class Residencies:
         if room_bytes is not None and most_bytes > room_bytes - headroom:
             return False
         profile = self._config.profiles[arm.profile]
-        return self.feasible.misfit(self._planner.fingerprint(profile).digest, arm) is None
+        return self.feasible.misfit(self._planner.digest(profile), arm) is None
 
     def _room_bytes(self) -> int | None:
         return None if self.keeper is None else self.keeper.room_bytes
@@ -119,7 +122,7 @@ class Residencies:
         if profile.offload.value == "accept" or not self.feasible.doubtful(arm):
             return None
         try:
-            digest = self._planner.fingerprint(profile).digest
+            digest = self._planner.digest(profile)
         except MtpdError:
             return None  # its start will say so
         verdict = self.feasible.misfit(digest, arm)

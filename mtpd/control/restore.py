@@ -47,7 +47,7 @@ async def restore(
     for name, profile in config.profiles.items():
         try:
             # Reading a large vocabulary's header takes a third of a second.
-            digests[name] = (await to_thread.run_sync(planner.fingerprint, profile)).digest
+            digests[name] = await to_thread.run_sync(planner.digest, profile)
         except MtpdError as error:
             log.warning("model.unavailable", model=name, reason=str(error), hint=error.hint)
     for name, digest in digests.items():

@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 _MIB = 2**20
+_NO_HEADER = "no engine of ours: what it holds is measured once it runs, or vram_mib says it"
 _NO_DEVICE = NotApplicable("engines run on the host, by design: there is no device to fit into")
 _TELLING = ("buffer size", "loading model", "MTP", "n_max=", "n_slots", "loaded", "_recurrent")
 """Words of the lines that ``PrintedSums`` needs; a log is mostly other lines."""
@@ -175,10 +176,14 @@ def forecast_now(
     geometry: Geometry | Unknown | None = None,
 ) -> MemoryForecast:
     """Forecast one profile; reads its header unless the shape is given; blocking."""
-    found = geometry_of(profile.model) if geometry is None else geometry
+    found = _geometry(profile) if geometry is None else geometry
     shape = found if isinstance(found, Unknown) else _shape(profile, found, sums)
     margin = memory.margin_bytes(profile, binary, config.budget.headroom_mib)
     return memory.forecast(profile, shape, budget, margin_bytes=margin)
+
+
+def _geometry(profile: Profile) -> Geometry | Unknown:
+    return Unknown(_NO_HEADER) if profile.opaque else geometry_of(profile.model)
 
 
 def _shape(profile: Profile, geometry: Geometry, sums: StartSums | None) -> Shape:
@@ -253,7 +258,7 @@ class MemoryPlanner:
             self._budget.read(alone=alone),
             binary=self._binary,
             sums=self._sums(profile.name),
-            geometry=self._shape(profile.model),
+            geometry=_geometry(profile) if profile.opaque else self._shape(profile.model),
         )
 
     def _shape(self, path: str) -> Geometry | Unknown:

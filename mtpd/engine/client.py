@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 import aiohttp
 
 from mtpd.errors import UpstreamError
-from mtpd.types import Absent, NotApplicable, TcpEndpoint, UnixEndpoint, Value
+from mtpd.types import Absent, HttpEndpoint, NotApplicable, TcpEndpoint, UnixEndpoint, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -70,6 +70,8 @@ class EngineClient:
             case TcpEndpoint(host=host, port=port, api_key=key):
                 self.base_url = f"http://{host}:{port}"
                 self._own = {"Authorization": f"Bearer {key}"} if key else {}
+            case HttpEndpoint(url=url):
+                self.base_url, self._own = url, {}
 
     async def __aenter__(self) -> Self:
         """Open the session; no connection is made yet."""
@@ -234,7 +236,7 @@ def _connector(endpoint: Endpoint) -> aiohttp.BaseConnector:
     match endpoint:
         case UnixEndpoint(path=path):
             return aiohttp.UnixConnector(path=path, limit=0, keepalive_timeout=KEEP_ALIVE_S)
-        case TcpEndpoint():
+        case TcpEndpoint() | HttpEndpoint():
             return aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mtpd.config.model import Fit, may_set_for_engine
 from mtpd.errors import BinaryError
-from mtpd.types import Command, TcpEndpoint, UnixEndpoint
+from mtpd.types import Command, HttpEndpoint, TcpEndpoint, UnixEndpoint
 from tuner.types import Drafter
 
 if TYPE_CHECKING:
@@ -197,6 +197,9 @@ def _serving(words: _Words, profile: Profile, endpoint: Endpoint) -> None:
         case TcpEndpoint(host=host, port=port):
             words.need(("--host",), host)
             words.need(("--port",), port)
+        case HttpEndpoint(url=url):
+            message = f"llama-server is not started at {url}: that is for other programs"
+            raise ValueError(message)
     # At the default verbosity the lines that prove residency are not printed at all.
     words.need(("-lv", "--verbosity", "--log-verbosity"), 4)
     words.want(("--log-colors",), "off")

@@ -7,11 +7,12 @@ refused here, before any process exists.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtpd.config.diff import engine_settings
-from mtpd.engine import command, gguf
+from mtpd.engine import command, gguf, opaque
 from mtpd.engine.fingerprint import FileIdentity, Fingerprint, fingerprint, identify
 from mtpd.errors import EngineError
 from mtpd.types import EngineKey, FailureClass, LaunchPlan, TcpEndpoint, UnixEndpoint
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mtpd.config.live import Configuration
-    from mtpd.config.model import Config, Profile
+    from mtpd.config.model import Config, Opaque, Profile
     from mtpd.types import Endpoint, EngineBinary
     from mtpd.units import DeviceKey
     from tuner.types import Arm
 
 __all__ = ["LaunchPlanner", "size_and_time"]
 
+READY_S = 1800.0
+"""No load takes longer, however much it prints."""
 _SOCKET_PATH_LIMIT = 100
 """sockaddr_un holds 108 bytes; a longer path would fail at bind with a riddle."""
 
@@ -46,6 +49,7 @@ class LaunchPlanner:
         new_token: Makes the unguessable part of names and keys.
         free_port: Finds a loopback port, for engines without unix sockets.
         device_env: Variables that leave an engine that card only.
+        foreign_env: Variables of programs that are no llama-server, and of stop commands.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class LaunchPlanner:
         new_token: Callable[[], str],
         free_port: Callable[[], int],
         device_env: Mapping[str, str] | None = None,
+        foreign_env: Mapping[str, str] | None = None,
     ) -> None:
         self._config = config
         self._binary = binary
@@ -74,6 +79,7 @@ class LaunchPlanner:
         self._new_token = new_token
         self._free_port = free_port
         self._device_env = device_env or {}
+        self._foreign_env = foreign_env or {}
         self._headers: dict[tuple[str, int, int], str] = {}
 
     def plan(self, arm: Arm, *, fits: bool = False) -> LaunchPlan:
@@ -89,10 +95,14 @@ class LaunchPlanner:
         """
         config = self._config.now
         profile = config.profiles[arm.profile]
+        key = EngineKey(self._device, profile.name)
+        if profile.opaque is not None:
+            return self._opaque(config, profile, profile.opaque, key)
         digest = self._fingerprint(config, profile).digest
         endpoint = self._endpoint()
+        stop = opaque.stop_command(profile.stop_command, self._foreign_env, profile=profile.name)
         return LaunchPlan(
-            key=EngineKey(self._device, profile.name),
+            key=key,
             arm=arm,
             command=command.build(
                 binary=self._binary,
@@ -110,7 +120,24 @@ class LaunchPlanner:
             endpoint=endpoint,
             fingerprint=digest,
             load_stall_s=config.engine.load_stall_s,
+            ready_timeout_s=profile.ready_timeout_s or config.engine.ready_timeout_s or READY_S,
+            stop_timeout_s=profile.stop_timeout_s or config.engine.stop_timeout_s,
+            stop_command=stop,
             accept_offload=profile.offload.value == "accept",
+            settings=engine_settings(config, profile.name),
+        )
+
+    def _opaque(
+        self, config: Config, profile: Profile, program: Opaque, key: EngineKey
+    ) -> LaunchPlan:
+        port, env = self._free_port(), {**self._foreign_env, **self._device_env}
+        plan = opaque.plan_opaque(config, profile, program, key=key, port=port, env=env)
+        return replace(
+            plan,
+            stop_timeout_s=profile.stop_timeout_s or config.engine.stop_timeout_s,
+            stop_command=opaque.stop_command(
+                profile.stop_command, plan.command.env, profile=profile.name, port=str(port)
+            ),
             settings=engine_settings(config, profile.name),
         )
 
@@ -121,6 +148,16 @@ class LaunchPlanner:
         if profile is None or plan.arm.depth > profile.drafter.max_depth:
             return False
         return plan.settings == engine_settings(config, name)
+
+    def digest(self, profile: Profile) -> str:
+        """The fingerprint of a profile, also of one that nothing is measured of.
+
+        Raises:
+            EngineError: The model file is missing or no whole GGUF.
+        """
+        if profile.opaque is not None:
+            return opaque.digest_of(profile.opaque)
+        return self.fingerprint(profile).digest
 
     def fingerprint(self, profile: Profile) -> Fingerprint:
         """Everything that a result of this profile depends on except the depth.

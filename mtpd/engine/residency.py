@@ -23,8 +23,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
-from mtpd.engine.memory_look import MemoryLook, fell, grown, moved_out, pinned_now, taken
-from mtpd.types import Confidence, Evidence, Verdict
+from mtpd.engine.memory_look import MemoryLook, fell, grown, moved_out, pinned_now, room, taken
+from mtpd.types import NOT_OURS, Confidence, Evidence, Verdict
 from mtpd.units import MIB
 from tuner.types import Evicted, Host, Resident, Spilled, Unknown
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mtpd.engine.evidence_load import BufferSums
     from tuner.types import Residency
 
-__all__ = ["Rate", "Witnesses", "conclude", "out_of_memory", "rejudge"]
+__all__ = ["Rate", "Witnesses", "conclude", "not_ours", "out_of_memory", "rejudge"]
 
 TOLERANCE_BYTES = 256 * MIB
 """Less than this between the printed sum and the measured memory is rounding, an overhead
@@ -108,6 +108,18 @@ def conclude(w: Witnesses) -> Verdict:
         if not (degraded and witness is _hidden) and (found := witness(w)) is not None:
             said = _weigh(said, found)
     return said
+
+
+def not_ours(before: MemoryLook | None, now: MemoryLook | None) -> Verdict:
+    """The verdict on a program of which nothing is known but what it holds of the card."""
+    memory = "nobody counts it" if before is None or now is None else taken(before, now)
+    shown = () if isinstance(memory, str) else (Evidence(memory.line, "what it holds"),)
+    return Verdict(
+        residency=Unknown(NOT_OURS),
+        evidence=shown,
+        reason=NOT_OURS,
+        room_bytes=room(before, now),
+    )
 
 
 def out_of_memory(reason: str, *, room_bytes: int | None = None) -> Verdict:

@@ -54,6 +54,13 @@ _SAME = (
     "/v1/reranking",
     "/infill",
 )
+_MEDIA = (
+    "/v1/audio/speech",
+    "/v1/images/generations",
+    "/sdapi/v1/txt2img",
+    "/sdapi/v1/img2img",
+)
+"""Of programs that are no llama-server, which answers them with 404."""
 _NAMED = ("/v1/responses", "/responses", "/v1/messages")
 _LIGHT = (
     "/v1/chat/completions/input_tokens",
@@ -66,7 +73,7 @@ _LIGHT = (
 _PREFIXED = ("chat/completions", "completions", "embeddings", "rerank", "reranking")
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    *(Endpoint(path, path) for path in _SAME),
+    *(Endpoint(path, path) for path in (*_SAME, *_MEDIA)),
     *(Endpoint(path, path, Dialect.NAMED) for path in _NAMED),
     *(Endpoint(path, path, light=True) for path in _LIGHT),
     *(Endpoint(f"/v/{name}", f"/{name}") for name in _PREFIXED),
@@ -80,6 +87,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 FORMS: tuple[Endpoint, ...] = (
     Endpoint("/v1/audio/transcriptions", "/v1/audio/transcriptions"),
     Endpoint("/audio/transcriptions", "/v1/audio/transcriptions"),
+    Endpoint("/v1/images/edits", "/v1/images/edits"),
 )
 """POST with a multipart form that may name the model."""
 

@@ -49,7 +49,7 @@ class ModelCard:
     Attributes:
         id: The name to ask for.
         created: When its file was made, Unix seconds.
-        context: Tokens that one request may use.
+        context: Tokens that one request may use; None where nobody knows.
         slots: How many requests its engine works on at once; each has its own context.
         aliases: Other names of it.
         profile: The model that answers where it has another name; a pool names the one chosen
@@ -60,7 +60,7 @@ class ModelCard:
 
     id: str
     created: int
-    context: int
+    context: int | None
     slots: int = 1
     aliases: tuple[str, ...] = ()
     profile: str | None = None
@@ -193,7 +193,7 @@ def _listed(card: ModelCard, view: EngineView | None) -> Json:
             "mtpd": {
                 "profile": card.profile or card.id,
                 "slots": card.slots,
-                "context_total": card.context * card.slots,
+                "context_total": None if card.context is None else card.context * card.slots,
                 **_running(view if state == "loaded" else None),
             },
             **({} if card.profile is None else {"profile": card.profile}),

@@ -15,7 +15,7 @@ import aiohttp
 from yarl import URL
 
 from mtpd.proxy.outcomes import UpstreamLostError
-from mtpd.types import UnixEndpoint
+from mtpd.types import HttpEndpoint, UnixEndpoint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -58,6 +58,9 @@ class EndpointUpstream:
         if isinstance(endpoint, UnixEndpoint):
             connector = aiohttp.UnixConnector(path=endpoint.path, force_close=True, limit=0)
             self._base, self._own = "http://engine", dict[str, str]()
+        elif isinstance(endpoint, HttpEndpoint):
+            connector = aiohttp.TCPConnector(force_close=True, limit=0)
+            self._base, self._own = endpoint.url, {}
         else:
             connector = aiohttp.TCPConnector(force_close=True, limit=0)
             self._base = f"http://{endpoint.host}:{endpoint.port}"

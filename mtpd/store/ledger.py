@@ -13,7 +13,7 @@ from mtpd.clock import rfc3339
 from mtpd.errors import StoreError
 from mtpd.faults import NoFaults
 from mtpd.store import rows
-from mtpd.types import UnixEndpoint
+from mtpd.types import HttpEndpoint, UnixEndpoint
 from tuner.types import Unknown
 
 if TYPE_CHECKING:
@@ -213,6 +213,8 @@ class Ledger:
 def _address(endpoint: Endpoint) -> str:
     if isinstance(endpoint, UnixEndpoint):
         return f"unix:{endpoint.path}"
+    if isinstance(endpoint, HttpEndpoint):
+        return endpoint.url
     return f"tcp:{endpoint.host}:{endpoint.port}"
 
 

@@ -116,6 +116,8 @@ class CardKeeper:
         self._followed_s = float("-inf")
         self._baseline: MemoryLook | None = None
         self._room_bytes: int | None = None
+        self._starting = ""
+        self._measured: dict[str, int] = {}
 
     @property
     def room_bytes(self) -> int | None:
@@ -150,6 +152,7 @@ class CardKeeper:
         else:
             log.warning("vram.not_recovered", left_mib=left // MIB, starts=str(plan.arm))
         self._baseline, self._room_bytes = look, room(look, None)
+        self._starting = plan.key.profile
         return look
 
     async def look(self, engine_id: EngineId, pid: int) -> MemoryLook:
@@ -158,7 +161,14 @@ class CardKeeper:
         self._pids[engine_id] = frozenset((*found, pid))
         look = await self._at(await self._telemetry.fresh(), self._pids[engine_id])
         self._note_room(look)
+        own = None if self._baseline is None else taken(self._baseline, look)
+        if isinstance(own, Figure):
+            self._measured[self._starting] = own.count
         return look
+
+    def measured(self, profile: str) -> int | None:
+        """Device memory that the last start of a profile took; None if that is not known."""
+        return self._measured.get(profile)
 
     async def following(self, engine_id: EngineId, pid: int) -> MemoryLook:
         """The next look of those that are taken anyway."""

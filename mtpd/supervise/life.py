@@ -14,7 +14,7 @@ from mtpd.engine.evidence import EvidenceCollector
 from mtpd.engine.facts import DeviceLost, EvalTime, Listening, Phase, UsingDevice
 from mtpd.engine.failures_seen import asked
 from mtpd.engine.memory_look import room
-from mtpd.engine.residency import Witnesses, conclude
+from mtpd.engine.residency import Witnesses, conclude, not_ours
 from mtpd.gpu.identity import same_card
 from mtpd.supervise.output import Output
 from mtpd.supervise.spawn import not_started
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Life"]
 
+_OPAQUE_HINT = "correct `command` in its profile; no shell reads it"
 RATES = 5
 """Replies whose median speed is taken: enough to pass over one slow one."""
 RATE_TOKENS = 32
@@ -47,6 +48,7 @@ class Life:
     Attributes:
         child: None until the process exists.
         served: Whether it was ready once.
+        stop_asked: Whether its stop command was run.
         listening: Set when it says that it takes requests.
         refused: Set when it can already be said that it must not serve.
         refusal: Why, from then on.
@@ -76,7 +78,7 @@ class Life:
         self._evidence = EvidenceCollector(device_expected=plan.key.device != HOST)
         self.output = Output(on_lines=self._take, file=file)
         self.child: Child | None = None
-        self.served = False
+        self.served = self.stop_asked = False
         self.end: Exit | None = None
         self.listening, self.ended = anyio.Event(), anyio.Event()
         self.refused, self.refusal = anyio.Event(), Cause(failure=FailureClass.CONFIG, reason="")
@@ -95,7 +97,10 @@ class Life:
         """
         if self.child is not None:
             self.child.catch_up()
-        self.served, self.ready = True, now
+        self.served = True
+        if self.plan.opaque is not None:
+            return not_ours(self.before, now)
+        self.ready = now
         self.witnesses = Witnesses(
             log=self._evidence.verdict(),
             printed=self._evidence.printed,
@@ -136,7 +141,7 @@ class Life:
         """Say what this end means if nobody asked for it."""
         lines = self.output.ring.tail()
         if (cause := not_started(end, lines)) and not self.served:
-            return cause
+            return cause if self.plan.opaque is None else replace(cause, hint=_OPAQUE_HINT)
         failure = failures.classify(
             exit_code=end.exit_code,
             signal=end.signal,
@@ -162,9 +167,10 @@ class Life:
             self.child.signal(number)
 
     def _take(self, lines: Sequence[str]) -> None:
-        for line in lines:
-            if (fact := logs.fact(line)) is not None:
-                self._keep(line, fact)
+        if self.plan.opaque is None:
+            for line in lines:
+                if (fact := logs.fact(line)) is not None:
+                    self._keep(line, fact)
         self._on_lines(lines)
         self._on_output(self)
 

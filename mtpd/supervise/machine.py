@@ -147,7 +147,7 @@ def _spawning(engine: Engine, state: Spawning, event: Event) -> Result:
         case Spawned(pid=pid, now=now):
             loading = Loading(plan=state.plan, pid=pid, began=now, heard=now)
             probe = StartProbe(start=engine.start, plan=state.plan, pid=pid)
-            timer_s = state.plan.load_stall_s
+            timer_s = min(state.plan.load_stall_s, state.plan.ready_timeout_s)
             return moves.enter(engine, loading, f"pid {pid} loads", (probe,), timer_s=timer_s)
         case SpawnFailed(cause=cause):
             return moves.settle_failure(engine, state.plan, cause, event)

@@ -48,6 +48,7 @@ __all__ = [
     "blocked",
     "died",
     "end",
+    "end_s",
     "enter",
     "fresh",
     "hang",
@@ -60,17 +61,14 @@ __all__ = [
     "serve",
     "settle",
     "settle_failure",
+    "term_s",
     "unborn",
 ]
 
 Result = tuple[Engine, tuple["Effect", ...]]
 
-TERM_S = 2.0
-"""Grace after each of the two SIGTERM."""
 KILL_S = 5.0
 """Grace after SIGKILL; a process that outlives it is wedged in the kernel."""
-LOAD_S = 1800.0
-"""No load takes longer, however much it prints."""
 PROBE_S = 70.0
 """Longer than the canary's own deadline of 60 s, which tells more."""
 RELEASE_S = 120.0
@@ -97,9 +95,9 @@ def serve(engine: Engine, state: Loading | Probing, event: Probed) -> Result:
 
 def load_timer(engine: Engine, state: Loading, now: float) -> Result:
     """The stall timer is not moved by every line; here it finds out whether it was too early."""
-    stall_s, capped = state.plan.load_stall_s, state.began + LOAD_S
+    stall_s, capped = state.plan.load_stall_s, state.began + state.plan.ready_timeout_s
     if now >= capped:
-        return hang(engine, state, f"was still loading after {LOAD_S / 60:.0f} minutes")
+        return hang(engine, state, f"was still loading after {state.plan.ready_timeout_s:g} s")
     if now >= state.heard + stall_s:
         return hang(engine, state, f"printed nothing for {stall_s:g} s while loading")
     timer_s = min(state.heard + stall_s, capped) - now
@@ -116,7 +114,7 @@ def end(engine: Engine, state: Loading | Probing | Ready, then: Then, reason: st
     """Begin the stop ladder."""
     stopping = Stopping(plan=state.plan, pid=state.pid, rung="term", then=then)
     effects = (EndProbe(), Signal(start=engine.start, name="TERM"))
-    return enter(engine, stopping, reason, effects, timer_s=TERM_S)
+    return enter(engine, stopping, reason, effects, timer_s=term_s(state.plan))
 
 
 def kill(engine: Engine, state: Loading | Probing | Ready, then: Then, reason: str) -> Result:
@@ -132,7 +130,7 @@ def next_rung(engine: Engine, state: Stopping, pid: int) -> Result:
         case "term":
             again = Signal(start=engine.start, name="TERM")
             state = replace(state, rung="term again")
-            return enter(engine, state, engine.reason, (again,), timer_s=TERM_S)
+            return enter(engine, state, engine.reason, (again,), timer_s=term_s(state.plan))
         case "term again":
             kill = Signal(start=engine.start, name="KILL")
             state = replace(state, rung="kill")
@@ -213,6 +211,16 @@ def enter(
     if engine.armed:
         return replace(engine, armed=False), (*effects, DisarmTimer())
     return engine, effects
+
+
+def term_s(plan: LaunchPlan) -> float:
+    """Grace after each of the two SIGTERM."""
+    return plan.stop_timeout_s / 2
+
+
+def end_s(plan: LaunchPlan) -> float:
+    """How long the whole ladder may take, with some room."""
+    return plan.stop_timeout_s + KILL_S + 5.0
 
 
 def fresh(engine: Engine) -> Engine:

@@ -19,7 +19,7 @@ from mtpd.supervise.states import (
     Wedged,
     label,
 )
-from mtpd.types import TcpEndpoint, UnixEndpoint, Verdict
+from mtpd.types import HttpEndpoint, TcpEndpoint, UnixEndpoint, Verdict
 from mtpd.views import ArmView, EngineView, EvidenceView, FailureView, ResidencyView
 from tuner.types import Evicted, Spilled, Unknown
 
@@ -101,6 +101,8 @@ def _address(endpoint: Endpoint) -> str:
             return f"unix:{path}"
         case TcpEndpoint(host=host, port=port):
             return f"tcp:{host}:{port}"
+        case HttpEndpoint(url=url):
+            return url
         case _:
             assert_never(endpoint)
 

@@ -17,7 +17,8 @@ import anyio
 
 from mtpd.engine.client import EngineClient, Health
 from mtpd.errors import EngineError, UpstreamError
-from mtpd.types import Absent, FailureClass, UnixEndpoint, Value
+from mtpd.supervise import opaque
+from mtpd.types import Absent, FailureClass, HttpEndpoint, UnixEndpoint, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,8 @@ class EngineProbe:
 
     def clear(self, endpoint: Endpoint) -> None:
         """Remove a socket that an earlier process left; raises EngineError for anything else."""
+        if isinstance(endpoint, HttpEndpoint):
+            opaque.refuse_taken(endpoint.url)
         if not isinstance(endpoint, UnixEndpoint):
             return
         path = Path(endpoint.path)
@@ -77,6 +80,9 @@ class EngineProbe:
         Returns:
             Whether its slots draft, or None where they do not say.
         """
+        if plan.opaque is not None and isinstance(plan.endpoint, HttpEndpoint):
+            await opaque.until_serving(plan.endpoint.url, plan.opaque.check)
+            return None
         async with EngineClient(plan.endpoint) as client:
             await _healthy(client, listening)
             _same_process(await client.peer_pid(), pid)
@@ -103,7 +109,12 @@ class EngineProbe:
         return False
 
     async def answers(self, plan: LaunchPlan) -> bool:
-        """Whether a question that goes through the request queue is answered."""
+        """Whether a question that goes through the request queue is answered.
+
+        An opaque program is not asked: it may well do one thing at a time, and answer late.
+        """
+        if plan.opaque is not None:
+            return True
         try:
             async with (
                 EngineClient(plan.endpoint) as client,

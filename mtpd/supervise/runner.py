@@ -56,6 +56,7 @@ from mtpd.supervise.states import (
     Wedged,
     label,
 )
+from mtpd.supervise.stopper import Stopper
 from mtpd.supervise.waiters import Waiters
 from mtpd.supervise.watch import Watch, no_record
 
@@ -86,11 +87,7 @@ AtRest = Stopped | Wedged
 
 PROGRESS_S = 0.2
 """Output moves the stall timer at most this often: a flood must not fill the inbox."""
-END_S = 2 * moves.TERM_S + moves.KILL_S + 5.0
-"""How long the end of the daemon may wait for one engine in the worst case; it does not
-wait for device memory, which nobody is going to use."""
 TAIL = 50
-NUMBERS = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
 
 
 class EngineActor:
@@ -137,6 +134,7 @@ class EngineActor:
             rng=rng,
             post=self._post,
         )
+        self._stopper = Stopper(spawner)
         self._watch = Watch(
             probe=probe,
             pulse=pulse,
@@ -246,8 +244,10 @@ class EngineActor:
             self._releasing.cancel()
             self._post(Stop("mtpd ends"))
             with guard:
-                await anyio.sleep(END_S)
-                log.error("engine.end_given_up", engine=self.engine_id, after_s=END_S)
+                # Not for device memory, which nobody is going to use.
+                after_s = moves.end_s(self._life.plan) if self._life else 0.0
+                await anyio.sleep(after_s)
+                log.error("engine.end_given_up", engine=self.engine_id, after_s=after_s)
                 bound.cancel()
 
     def _leave(self) -> None:
@@ -300,7 +300,7 @@ class EngineActor:
             case Signal(name=name):
                 self._faults.hit(f"stop.before_{name.lower()}")
                 if self._life is not None:
-                    self._life.kill(NUMBERS[name])
+                    self._stopper.signal(self._life, name, tasks)
             case ArmTimer():
                 self._timer.cancel()
                 self._timer = anyio.CancelScope()

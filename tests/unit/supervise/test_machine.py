@@ -167,7 +167,7 @@ def test_a_load_that_goes_on_printing_is_not_killed_for_thirty_minutes() -> None
         play.expect(Loading)
     play.feed(Progress(start=1, now=play.now, lines=6)).time_out(83.0)
     play.expect(Stopping)
-    assert "still loading after 30 minutes" in play.engine.reason
+    assert "still loading after 1800 s" in play.engine.reason
 
 
 def test_a_load_that_prints_nothing_is_killed_at_once_and_tried_again() -> None:

@@ -1,0 +1,65 @@
+"""What ``mtpd plan`` says of a program that is no llama-server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+
+from mtpd.engine.opaque import foreign_env, plan_opaque
+from mtpd.types import NOT_OURS, EngineKey
+from mtpd.units import HOST
+
+if TYPE_CHECKING:
+    from mtpd.config.model import Config, Opaque, Profile
+
+__all__ = ["show_opaque"]
+
+_PORT = 8081
+"""Stands for the free port of a real start."""
+
+
+def show_opaque(config: Config, profile: Profile, opaque: Opaque, *, as_json: bool) -> None:
+    """Print the command that would start it, and how it is seen to serve.
+
+    Raises:
+        EngineError: Its program is not found.
+    """
+    planned = plan_opaque(
+        config,
+        profile,
+        opaque,
+        key=EngineKey(HOST, profile.name),
+        port=_PORT,
+        env=foreign_env(os.environ.get("PATH", os.defpath), os.environ),
+    )
+    url, check = opaque.proxy, opaque.check or "none: it counts as ready once it runs"
+    if as_json:
+        told = {
+            "model": profile.name,
+            "kind": "opaque",
+            "endpoint": url,
+            "check": opaque.check,
+            "argv": list(planned.command.argv),
+            "env": sorted(planned.command.env),
+            "stop_command": list(profile.stop_command),
+            "vram_mib": opaque.vram_mib,
+            "residency": NOT_OURS,
+        }
+        click.echo(json.dumps(told, indent=2))
+        return
+    memory = "measured once it runs" if opaque.vram_mib is None else f"{opaque.vram_mib} MiB, said"
+    for name, value in (
+        ("model", f"{profile.name}, no llama-server"),
+        ("endpoint", url),
+        ("check", check),
+        ("memory", memory),
+        ("variables", ", ".join(sorted(planned.command.env))),
+        ("stop", shlex.join(profile.stop_command) or "SIGTERM"),
+    ):
+        click.echo(f"{name:<9} {value}")
+    click.echo()
+    click.echo(shlex.join(planned.command.argv))
