@@ -121,6 +121,7 @@ async def daemon(
         )
         bus = Bus(boot=uuid.uuid4().hex[:12], clock=clock)
         stack.callback(bus.close)
+        live = LiveConfig(config)
         house = House(
             live,
             directories,
@@ -156,7 +157,8 @@ async def daemon(
         for run in runs:
             tasks.start_soon(run)
         tasks.start_soon(house.idle.run, board)
-        await stack.enter_async_context(serving(house.web(control), (tcp, unix)))
+        listening = serving(house.web(control), (tcp, unix), timeouts=lambda: live.server.timeouts)
+        await stack.enter_async_context(listening)
         # Runs first at the end: open streams are cut, so that the listener can close.
         stack.callback(house.switchboard.close, "the daemon is stopping")
         bus.publish(DaemonStarted(version=__version__))

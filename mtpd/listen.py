@@ -2,44 +2,126 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from aiohttp import web
 
+from mtpd.config.model import ServerTimeouts
 from mtpd.errors import MtpdError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    from aiohttp.typedefs import Handler
 
 __all__ = ["bind_tcp", "bind_unix", "free_port", "serving", "url_of"]
 
 BACKLOG = 512
+UNLIMITED_S = 366 * 86_400.0
+
+
+class Connection(web.RequestHandler):
+    """A client's connection: closed where the head of a request does not come in time.
+
+    aiohttp itself waits for a head for as long as its keep-alive lasts, so that a few
+    hundred clients that send a byte now and then would hold every descriptor.
+    """
+
+    __slots__ = ("_busy", "_head_s", "_late")
+
+    def __init__(
+        self, server: web.Server, timeouts: ServerTimeouts, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        keep_alive_s = timeouts.keep_alive_s or UNLIMITED_S
+        silent: Any = None  # as AppRunner takes it; the annotation of RequestHandler lacks it
+        super().__init__(server, loop=loop, keepalive_timeout=keep_alive_s, access_log=silent)
+        self._head_s = timeouts.head_s
+        self._late: asyncio.TimerHandle | None = None
+        self._busy = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The head of the first request is waited for."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Between requests: the head of the next one has begun."""
+        self._wait()
+        super().data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Nothing is waited for any more."""
+        self.begun()
+        super().connection_lost(exc)
+
+    def begun(self) -> None:
+        """The head is there."""
+        self._busy = True
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def ended(self) -> None:
+        """The request is answered; the next one may come."""
+        self._busy = False
+
+    def _wait(self) -> None:
+        if self._head_s and not self._busy and self._late is None:
+            loop = asyncio.get_running_loop()
+            self._late = loop.call_later(self._head_s, self.force_close)
+
+
+@web.middleware
+async def _heads(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Tell the connection when a head is whole and when its request is answered."""
+    connection = request.protocol
+    if not isinstance(connection, Connection):
+        return await handler(request)
+    connection.begun()
+    try:
+        return await handler(request)
+    finally:
+        connection.ended()
 
 
 @asynccontextmanager
 async def serving(
-    app: web.Application, sockets: tuple[socket.socket, ...], *, shutdown_s: float = 1.0
+    app: web.Application,
+    sockets: tuple[socket.socket, ...],
+    *,
+    timeouts: Callable[[], ServerTimeouts] = ServerTimeouts,
+    shutdown_s: float = 1.0,
 ) -> AsyncIterator[None]:
     """Serve an application on bound sockets while the block runs.
 
     A client that hangs up cancels its handler, and with it the generation upstream.
-    Running handlers get ``shutdown_s`` at the end.
+    Running handlers get ``shutdown_s`` at the end; ``timeouts`` is asked for each connection.
     """
+    app.middlewares.insert(0, _heads)
     runner = web.AppRunner(
         app, handler_cancellation=True, shutdown_timeout=shutdown_s, access_log=None
     )
     await runner.setup()
+    server, loop = runner.server, asyncio.get_running_loop()
+    assert server is not None  # noqa: S101 - set up
+    listeners: list[asyncio.Server] = []
     try:
         for sock in sockets:
-            await web.SockSite(runner, sock, backlog=BACKLOG).start()
+            listener = await loop.create_server(
+                lambda: Connection(server, timeouts(), loop), sock=sock, backlog=BACKLOG
+            )
+            listeners.append(listener)
         yield
     finally:
         with anyio.CancelScope(shield=True):
+            for listener in listeners:
+                listener.close()
             await runner.cleanup()
 
 

@@ -12,6 +12,8 @@ from mtpd.api.auth import Policy, owns
 from mtpd.control.models import cards
 from mtpd.control.names import names
 from mtpd.proxy import forward
+from mtpd.proxy.body import Bodies, Bounds
+from mtpd.proxy.conditions import conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,5 +78,7 @@ def application(
         clock=clock,
         instance=instance,
         owns=owns,
+        bodies=Bodies(lambda: Bounds.of(config.server.limits, config.server.timeouts)),
+        conditions=lambda profile: conditions(config.now, profile),
     )
     return app

@@ -17,6 +17,7 @@ from mtpd.compat.remarks import Fault, Import, Kind, as_table, is_whole
 from mtpd.compat.routing import check_routing
 from mtpd.compat.swap_keys import SERVER_KEYS, TOP_KEYS, is_empty
 from mtpd.compat.swap_model import put_model
+from mtpd.compat.swap_serving import put_loading_state
 from mtpd.compat.swap_table import Given, Shared
 
 if TYPE_CHECKING:
@@ -28,8 +29,11 @@ __all__ = ["translate"]
 
 _START_PORT = 5800
 _TRANSLATED = frozenset(
-    {"models", "macros", "startPort", "groups", "matrix", "routing", "mtpd", KEY}
-)
+    {
+        "models", "macros", "startPort", "groups", "matrix", "routing", "mtpd", "sendLoadingState",
+        KEY,
+    }
+)  # fmt: skip
 _DEFAULT_PROGRAM = "llama-server"
 
 
@@ -89,6 +93,8 @@ class _File:
         check_routing(self.top, self.lines, self.into)
         self.binary()
         self.environment()
+        line = self.line("sendLoadingState")
+        put_loading_state(self.top, ("server",), (), line, self.into)
         self.own_settings()
 
     def macros(self) -> macros.Macros:

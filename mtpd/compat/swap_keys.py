@@ -21,7 +21,6 @@ SERVER_KEYS = frozenset({"globalTTL", "includeAliasesInList"})
 """Keys of the file that mean the same in ``[server]``; see ``mtpd.compat.llama_swap``."""
 
 TOP_KEYS: Mapping[str, tuple[Kind, str]] = {
-    "sendLoadingState": (Kind.NOT_HONOURED, "no loading lines are sent yet"),
     "hooks": (Kind.NOT_HONOURED, "a model is loaded when it is first asked for"),
     "peers": (Kind.NOT_HONOURED, "requests are not passed to other machines"),
     "profiles": (Kind.NOT_HONOURED, "there are no sets of models to start together"),
@@ -51,8 +50,6 @@ MODEL_KEYS: Mapping[str, tuple[Kind, str]] = {
     "unloadTimeout": TOP_KEYS["unloadTimeout"],
     "capabilities": (Kind.NOT_HONOURED, _LIST),
     "concurrencyLimit": (Kind.NOT_HONOURED, "see [server] max_waiting, for all models together"),
-    "sendLoadingState": TOP_KEYS["sendLoadingState"],
-    "timeouts": (Kind.NOT_HONOURED, "the timeouts towards an engine are fixed"),
 }
 """Keys of a model."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from mtpd.compat import commands, macros
+from mtpd.compat import commands, macros, swap_serving
 from mtpd.compat.arguments import Source, from_environment, parse
 from mtpd.compat.names import is_alias, profile_name
 from mtpd.compat.overlay import overlay, put_list
@@ -87,7 +87,7 @@ class _Model(SwapTable):
             if key in MODEL_KEYS:
                 if not is_empty(value):
                     self.tell(*MODEL_KEYS[key], key)
-            elif key not in _TRANSLATED:
+            elif key not in _TRANSLATED | swap_serving.KEYS:
                 self.tell(Kind.NOT_HONOURED, "this key is not known", key)
         self.text("cmdStop", keep=("PID",))
         self.proxy()
@@ -150,6 +150,9 @@ class _Model(SwapTable):
             put_list((*at, "aliases"), places, self.into)
         put_settings(options, at, self.into)
         self.put_plain(at)
+        line = self.line("sendLoadingState")
+        swap_serving.put_loading_state(self.table, at, key, line, self.into)
+        swap_serving.put_timeouts(self.table, at, key, self.shared.document.lines, self.into)
         overlay(own, at, (*key, "metadata", "mtpd"), self.shared.document.lines, self.into)
 
     def word_lines(self) -> dict[str, int]:

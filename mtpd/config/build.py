@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 from mtpd.config.checks import Listen, parse_host, parse_listen
 from mtpd.config.data import bundled_model
 from mtpd.config.model import (
+    BodyLimits,
     BudgetConfig,
     Config,
     DrafterConfig,
     EngineConfig,
+    EngineTimeouts,
     Fit,
     Group,
     HardwareProfile,
+    LoadingState,
     Message,
     Objective,
     Offload,
@@ -23,6 +26,7 @@ from mtpd.config.model import (
     Profile,
     Quality,
     ServerConfig,
+    ServerTimeouts,
     TuningConfig,
     TuningMode,
     Workload,
@@ -108,6 +112,9 @@ def _server(table: ServerTable, origins: Origins) -> ServerConfig:
         batch_max_requests=table.batch_max_requests,
         batch_max_s=table.batch_max_s,
         priority_age_s=table.priority_age_s,
+        loading_state=LoadingState(table.loading_state),
+        timeouts=ServerTimeouts(**dict(table.timeouts)),
+        limits=BodyLimits(**dict(table.limits)),
         hosts=tuple(filter(None, map(parse_host, table.hosts))),
     )
 
@@ -179,6 +186,8 @@ def _profile(name: str, table: ModelTable, origins: Origins) -> Profile:
         seed=table.seed,
         drafter=_drafter(table.drafter, (*at, "drafter"), origins),
         quality=_quality(table),
+        loading_state=None if table.loading_state is None else LoadingState(table.loading_state),
+        timeouts=EngineTimeouts(**dict(table.timeouts)),
     )
 
 

@@ -8,11 +8,17 @@ defaults a user meets are in ``mtpd.config.schema``). Paths are absolute strings
 from __future__ import annotations
 
 import enum
-import ipaddress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mtpd.config.engine_env import ENGINE_ENV_RULE, may_set_for_engine
+from mtpd.config.serving import (
+    BodyLimits,
+    EngineTimeouts,
+    LoadingState,
+    ServerConfig,
+    ServerTimeouts,
+)
 from mtpd.config.tables import (
     Group,
     HardwareProfile,
@@ -31,13 +37,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENGINE_ENV_RULE",
+    "BodyLimits",
     "BudgetConfig",
     "Config",
     "DrafterConfig",
     "EngineConfig",
+    "EngineTimeouts",
     "Fit",
     "Group",
     "HardwareProfile",
+    "LoadingState",
     "Message",
     "Objective",
     "Offload",
@@ -46,6 +55,7 @@ __all__ = [
     "Profile",
     "Quality",
     "ServerConfig",
+    "ServerTimeouts",
     "TuningConfig",
     "TuningMode",
     "Workload",
@@ -83,51 +93,6 @@ class Fit(enum.StrEnum):
     AUTO = "auto"
     OFF = "off"
     ENGINE = "engine"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerConfig:
-    """Where clients are answered, and how many may wait.
-
-    Attributes:
-        listen_host: Address of the data plane.
-        listen_port: Its port; 0 lets the system choose.
-        control_socket: Path of the control socket; None puts it into the runtime directory.
-        max_waiting: Requests that may wait for an engine.
-        queue_timeout_s: Seconds after which a waiting request gets 503.
-        watch_config: Whether a configuration that was saved is read again by itself.
-        ttl_s: Seconds without a request after which an engine is unloaded; 0 means never.
-        list_aliases: Whether ``/v1/models`` lists every alias as a model of its own.
-        batch_max_requests: Requests for the serving model that may overtake one for another.
-        batch_max_s: Seconds for which they may.
-        priority_age_s: Seconds after which a waiting request counts as one priority higher.
-        hosts: Names beside the loopback's under which clients ask, in lower case; with a port
-            where that is not the daemon's own.
-    """
-
-    listen_host: str = "127.0.0.1"
-    listen_port: int = 8080
-    control_socket: str | None = None
-    max_waiting: int = 64
-    queue_timeout_s: float = 120.0
-    watch_config: bool = False
-    ttl_s: float = 0.0
-    list_aliases: bool = False
-    batch_max_requests: int = 16
-    batch_max_s: float = 30.0
-    priority_age_s: float = 30.0
-    hosts: tuple[str, ...] = ()
-
-    @property
-    def listen(self) -> str:
-        """The address as it is written."""
-        host = f"[{self.listen_host}]" if ":" in self.listen_host else self.listen_host
-        return f"{host}:{self.listen_port}"
-
-    @property
-    def remote(self) -> bool:
-        """Whether other machines can reach it."""
-        return not ipaddress.ip_address(self.listen_host).is_loopback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +237,8 @@ class Profile:
         ready_timeout_s: As ``[engine] ready_timeout_s`` likewise.
         stop_timeout_s: As ``[engine] stop_timeout_s`` likewise.
         stop_command: What asks its engine to end in place of SIGTERM; empty for SIGTERM.
+        loading_state: What a client is told while it is not ready; None follows the server's.
+        timeouts: How long its engine may take.
     """
 
     name: str
@@ -303,6 +270,8 @@ class Profile:
     stop_timeout_s: float | None = None
     stop_command: tuple[str, ...] = ()
     opaque: Opaque | None = None
+    loading_state: LoadingState | None = None
+    timeouts: EngineTimeouts = field(default_factory=EngineTimeouts)
 
     @property
     def shown_name(self) -> str:

@@ -16,9 +16,11 @@ __all__ = [
     "BudgetTable",
     "DrafterTable",
     "EngineTable",
+    "EngineTimeoutsTable",
     "GroupTable",
     "HardwareTable",
     "LaunchTable",
+    "LimitsTable",
     "MessageTable",
     "ModelTable",
     "PoolTable",
@@ -27,6 +29,7 @@ __all__ = [
     "RootTable",
     "ServerTable",
     "Table",
+    "TimeoutsTable",
     "TuningTable",
     "WorkloadTable",
     "keys_at",
@@ -37,6 +40,8 @@ _DAY_S = 86_400.0
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 OffloadWord = Literal["refuse", "accept"]
+LoadingWord = Literal["off", "comments", "reasoning"]
+Limit = Annotated[float, Field(ge=0.0, le=_DAY_S)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
 Word = Annotated[str, Field(max_length=65_536)]
 Ttl = Annotated[float, Field(ge=0.0, le=365 * _DAY_S)]
@@ -48,6 +53,39 @@ class Table(BaseModel):
     """A TOML table: exact types, known keys only."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class EngineTimeoutsTable(Table):
+    """``[models.NAME.timeouts]``: what is left out follows ``[server.timeouts]``."""
+
+    connect_s: Limit | None = None
+    first_byte_s: Limit | None = None
+    idle_s: Limit | None = None
+    total_s: Limit | None = None
+
+
+class TimeoutsTable(Table):
+    """``[server.timeouts]``; 0 is no limit."""
+
+    head_s: Limit = 10.0
+    body_idle_s: Limit = 30.0
+    write_stall_s: Limit = 30.0
+    keep_alive_s: Limit = 75.0
+    connect_s: Limit = 2.0
+    first_byte_s: Limit = 0.0
+    idle_s: Limit = 0.0
+    total_s: Limit = 0.0
+
+
+class LimitsTable(Table):
+    """``[server.limits]``."""
+
+    body_mib: int = Field(default=64, ge=1, le=4096)
+    form_mib: int = Field(default=0, ge=0, le=1_048_576)
+    held_mib: int = Field(default=256, ge=1, le=1_048_576)
+    max_tokens: int = Field(default=0, ge=0, le=16_777_216)
+    max_choices: int = Field(default=16, ge=1, le=1024)
+    remote_media: bool = False
 
 
 class ServerTable(Table):
@@ -64,6 +102,9 @@ class ServerTable(Table):
     batch_max_s: float = Field(default=30.0, ge=0.0, le=_DAY_S)
     priority_age_s: float = Field(default=30.0, ge=1.0, le=_DAY_S)
     hosts: list[Text] = Field(default_factory=list)
+    loading_state: LoadingWord = "off"
+    timeouts: TimeoutsTable = Field(default_factory=TimeoutsTable)
+    limits: LimitsTable = Field(default_factory=LimitsTable)
 
 
 class EngineTable(Table):
@@ -173,6 +214,8 @@ class ModelTable(LaunchTable):
     seed: int | None = Field(default=None, ge=0, le=4_294_967_294)
     drafter: DrafterTable = Field(default_factory=DrafterTable)
     quality: QualityTable | None = None
+    loading_state: LoadingWord | None = None
+    timeouts: EngineTimeoutsTable = Field(default_factory=EngineTimeoutsTable)
 
 
 class HardwareTable(Table):

@@ -5,26 +5,57 @@ A form is read only as far as needed (``mtpd.proxy.payload``).
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
 from aiohttp import web
 
+from mtpd.config.model import BodyLimits, ServerTimeouts
+from mtpd.config.serving import bound
 from mtpd.proxy import replies
 from mtpd.proxy.headers import is_json
-from mtpd.proxy.route import MAX_BODY_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-__all__ = ["Bodies"]
+__all__ = ["Bodies", "Bounds"]
 
-MAX_TOTAL_BYTES = 256 * 1024 * 1024
-"""Bodies of all requests that wait or run, together."""
+MIB = 1024 * 1024
 
-IDLE_S = 30.0
-"""How long a client may pause within a body."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Of bodies.
+
+    Attributes:
+        body_bytes: Of one that is read.
+        form_bytes: Of a form that is passed on.
+        held_bytes: Of all requests that wait or run, together.
+        idle_s: How long a client may pause within one.
+    """
+
+    body_bytes: int
+    form_bytes: float
+    held_bytes: int
+    idle_s: float
+
+    @classmethod
+    def of(cls, limits: BodyLimits, timeouts: ServerTimeouts) -> Bounds:
+        """As configured."""
+        return cls(
+            body_bytes=limits.body_mib * MIB,
+            form_bytes=limits.form_mib * MIB or math.inf,
+            held_bytes=limits.held_mib * MIB,
+            idle_s=bound(timeouts.body_idle_s),
+        )
+
+
+def usual_bounds() -> Bounds:
+    """Those of a configuration that says nothing."""
+    return Bounds.of(BodyLimits(), ServerTimeouts())
 
 
 class Bodies:
@@ -32,17 +63,10 @@ class Bodies:
 
     Attributes:
         held: Bytes of all bodies that are held now.
-        idle_s: How long a client may pause within a body.
     """
 
-    def __init__(
-        self,
-        *,
-        limit: int = MAX_BODY_BYTES,
-        total: int = MAX_TOTAL_BYTES,
-        idle_s: float = IDLE_S,
-    ) -> None:
-        self._limit, self._total, self.idle_s = limit, total, idle_s
+    def __init__(self, bounds: Callable[[], Bounds] = usual_bounds) -> None:
+        self._bounds = bounds
         self.held = 0
 
     @contextmanager
@@ -64,8 +88,9 @@ class Bodies:
 
     async def read_any(self, request: web.Request, buffer: bytearray) -> web.Response | None:
         """Read a body of any type, likewise."""
-        if (request.content_length or 0) > self._limit:
-            return self._too_large()
+        bounds = self._bounds()
+        if (request.content_length or 0) > bounds.body_bytes:
+            return too_large(bounds.body_bytes)
         while True:
             before = len(buffer)
             refused = await self.read_some(request, buffer)
@@ -74,16 +99,31 @@ class Bodies:
 
     async def read_some(self, request: web.Request, buffer: bytearray) -> web.Response | None:
         """Read what is there, likewise; nothing is added at the end of the body."""
+        bounds = self._bounds()
         try:
-            with anyio.fail_after(self.idle_s):
-                chunk = await request.content.readany()
+            chunk = await self.next(request)
         except (TimeoutError, web.RequestPayloadError) as error:
             return replies.body_stopped(timed_out=isinstance(error, TimeoutError))
         buffer += chunk
         self.held += len(chunk)
-        if len(buffer) > self._limit:
-            return self._too_large()
-        return self._too_much() if self.held > self._total else None
+        if len(buffer) > bounds.body_bytes:
+            return too_large(bounds.body_bytes)
+        return self._too_much() if self.held > bounds.held_bytes else None
+
+    async def next(self, request: web.Request) -> bytes:
+        """What is there of a body, or b"" at its end.
+
+        Raises:
+            TimeoutError: The client paused for too long.
+            RequestPayloadError: It broke off.
+        """
+        with anyio.fail_after(self._bounds().idle_s):
+            return await request.content.readany()
+
+    def refuse_form(self, size: int | None) -> web.Response | None:
+        """What a client is told of a form of so many bytes, or None."""
+        most = self._bounds().form_bytes
+        return too_large(most) if (size or 0) > most else None
 
     def refuse_coding(self, request: web.Request) -> web.Response | None:
         """What a client is told that sends a compressed body, or None."""
@@ -93,10 +133,6 @@ class Bodies:
         message = f"a body with Content-Encoding {coding[:40]!r} is not read"
         return replies.error(415, message, code="unsupported_encoding")
 
-    def _too_large(self) -> web.Response:
-        message = f"the body is larger than {self._limit} bytes"
-        return replies.error(413, message, code="body_too_large")
-
     def _too_much(self) -> web.Response:
         return replies.error(
             503,
@@ -105,3 +141,9 @@ class Bodies:
             code="queue_full",
             retry_after_s=5,
         )
+
+
+def too_large(most_bytes: float) -> web.Response:
+    """413."""
+    message = f"the body is larger than {most_bytes:.0f} bytes"
+    return replies.error(413, message, code="body_too_large")

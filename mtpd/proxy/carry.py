@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,7 +20,14 @@ from mtpd.events import RequestFinished
 from mtpd.proxy import replies
 from mtpd.proxy.admission_types import ORDINARY, Claim
 from mtpd.proxy.company import Company
-from mtpd.proxy.outcomes import RejectedError, UpstreamLostError
+from mtpd.proxy.herald import TICK_S, Herald
+from mtpd.proxy.loading import Words, speaks
+from mtpd.proxy.outcomes import (
+    NoStreamError,
+    RejectedError,
+    SlowEngineError,
+    UpstreamLostError,
+)
 from mtpd.proxy.pace import Pace
 from mtpd.proxy.relay import ClientGoneError, Exchange
 from mtpd.proxy.usage import usage_of
@@ -39,7 +47,6 @@ __all__ = ["Board", "Carrier"]
 log = structlog.get_logger()
 
 ATTEMPTS = 2
-BAD_GATEWAY = 502
 CLIENT_GONE = 499
 FAILED = 400
 FORECAST = frozenset({"full", "deadline"})
@@ -57,6 +64,9 @@ class Board(Protocol):
         self, profile: str, *, request_id: str, claim: Claim = ORDINARY
     ) -> AbstractAsyncContextManager[Lease]:
         """Use a ready engine while the block runs; raises RejectedError."""
+
+    def ahead(self, request_id: str) -> int:
+        """How many requests that wait rank before one that waits, too."""
 
     def beside(self, profile: str) -> Lease | None:
         """A ready engine for a request that needs no slot and may be cut; None to wait."""
@@ -82,6 +92,7 @@ class Record:
     began: float
     outcome: str = "failed"
     status: int = 500
+    herald: Herald | None = None
 
 
 class Carrier:
@@ -92,6 +103,7 @@ class Carrier:
         on_finished: Told of every request once it has ended.
         clock: Measures durations.
         headers: Of every response.
+        tick_s: Between two words to a client that waits, where it is told any.
     """
 
     def __init__(
@@ -101,9 +113,10 @@ class Carrier:
         on_finished: Callable[[RequestFinished], None],
         clock: Clock,
         headers: Mapping[str, str],
+        tick_s: float = TICK_S,
     ) -> None:
         self._board, self._on_finished, self._clock = board, on_finished, clock
-        self._headers = headers
+        self._headers, self._tick_s = headers, tick_s
         self._pace, self._company = Pace(), Company()
 
     async def carry(self, request: web.Request, profile: str, order: Order) -> web.StreamResponse:
@@ -114,7 +127,9 @@ class Carrier:
             refused.headers.update(self._headers)
             return refused
         record = Record(secrets.token_hex(8), request.path, profile, asked, self._clock.now())
-        exchange = Exchange(request, order, headers=self._headers)
+        record.herald = self._herald(order, record)
+        headers = {**self._headers, "X-Mtpd-Profile": profile}
+        exchange = Exchange(request, order, headers=headers)
         try:
             return await self._served(exchange, record)
         except ClientGoneError:
@@ -134,7 +149,10 @@ class Carrier:
         except RejectedError as error:
             record.outcome, record.status = "rejected", error.status
             self._forecast(error)
-            return self._own(replies.rejected(error), record)
+            return await self._end(exchange, record, replies.rejected(error))
+        except NoStreamError as error:
+            record.outcome, record.status = "failed", error.status
+            return await self._end(exchange, record, replies.no_stream(error))
         except UpstreamLostError as error:
             return await self._lost(exchange, record, error)
         good = exchange.status < FAILED and not exchange.summary().error
@@ -148,12 +166,18 @@ class Carrier:
         if problem is not None and exchange.response is None:
             record.outcome, record.status = "failed", problem.status
             return self._own(problem, record)
-        record.outcome, record.status = "upstream_lost", BAD_GATEWAY
+        record.outcome = error.code
+        record.status = exchange.status if exchange.relayed else error.status
         log.warning("request.upstream_lost", request_id=record.id, error=str(error))
+        return await self._end(exchange, record, replies.upstream_lost(error))
+
+    async def _end(
+        self, exchange: Exchange, record: Record, told: web.Response
+    ) -> web.StreamResponse:
+        """Tell an error: as the response, or as the last event of one that has begun."""
         if exchange.response is None:
-            return self._own(replies.upstream_lost(str(error)), record)
-        record.status = exchange.status
-        return await exchange.break_off(str(error))
+            return self._own(told, record)
+        return await exchange.break_off(told)
 
     async def _within(self, deadline_s: float, exchange: Exchange, record: Record) -> None:
         """Turn away who has no answer begun in time; an answer that has begun is never cut."""
@@ -176,7 +200,8 @@ class Carrier:
                 msg = f"{lost}, and it did not come back: {error}"
                 raise UpstreamLostError(msg) from error
             except UpstreamLostError as error:
-                final = exchange.response is not None or not exchange.order.payload.repeatable
+                final = exchange.relayed or not exchange.order.payload.repeatable
+                final = final or isinstance(error, SlowEngineError)
                 if final or exchange.lease is None or lost is not None:
                     raise
                 lost = error
@@ -193,9 +218,27 @@ class Carrier:
             return
         claim = Claim(priority=record.wishes.priority)
         leased = self._board.lease(record.profile, request_id=record.id, claim=claim)
-        async with leased as lease:
+        async with AsyncExitStack() as stack:
+            if record.herald is None:
+                lease = await stack.enter_async_context(leased)
+            else:
+                lease = await record.herald.lease(stack, exchange, leased)
             with self._company.of(lease.engine_id, record.id):
                 await self._use(exchange, lease, attempt)
+
+    def _herald(self, order: Order, record: Record) -> Herald | None:
+        """Who tells the client while it waits, if it is to be told anything."""
+        mode = order.conditions.loading
+        if not speaks(mode, order.target, stream=order.stream):
+            return None
+        return Herald(
+            board=self._board,
+            clock=self._clock,
+            words=Words(mode, order.conditions.shown or record.profile),
+            profile=record.profile,
+            request_id=record.id,
+            tick_s=self._tick_s,
+        )
 
     async def _use(self, exchange: Exchange, lease: Lease, attempt: int) -> None:
         began = self._clock.now()

@@ -31,28 +31,32 @@ class Endpoint:
         target: As the engine knows it.
         dialect: How its streams tell an error.
         light: Needs no slot of the engine: it counts or converts, and generates nothing.
+        streams: Answers with an event stream where the body asks for one.
     """
 
     path: str
     target: str
     dialect: Dialect = Dialect.PLAIN
     light: bool = False
+    streams: bool = False
 
 
-_SAME = (
+_STREAMED = (
     "/v1/chat/completions",
     "/v1/completions",
-    "/v1/embeddings",
     "/chat/completions",
     "/completion",
     "/completions",
+    "/infill",
+)
+_SAME = (
+    "/v1/embeddings",
     "/embedding",
     "/embeddings",
     "/rerank",
     "/reranking",
     "/v1/rerank",
     "/v1/reranking",
-    "/infill",
 )
 _MEDIA = (
     "/v1/audio/speech",
@@ -70,16 +74,19 @@ _LIGHT = (
     "/detokenize",
     "/apply-template",
 )
-_PREFIXED = ("chat/completions", "completions", "embeddings", "rerank", "reranking")
+_PREFIXED = ("embeddings", "rerank", "reranking")
 
 ENDPOINTS: tuple[Endpoint, ...] = (
+    *(Endpoint(path, path, streams=True) for path in _STREAMED),
     *(Endpoint(path, path) for path in (*_SAME, *_MEDIA)),
-    *(Endpoint(path, path, Dialect.NAMED) for path in _NAMED),
+    *(Endpoint(path, path, Dialect.NAMED, streams=True) for path in _NAMED),
     *(Endpoint(path, path, light=True) for path in _LIGHT),
+    Endpoint("/v/chat/completions", "/chat/completions", streams=True),
+    Endpoint("/v/completions", "/completions", streams=True),
     *(Endpoint(f"/v/{name}", f"/{name}") for name in _PREFIXED),
-    Endpoint("/v/responses", "/responses", Dialect.NAMED),
+    Endpoint("/v/responses", "/responses", Dialect.NAMED, streams=True),
     # The engine has these under /v1 only.
-    Endpoint("/v/messages", "/v1/messages", Dialect.NAMED),
+    Endpoint("/v/messages", "/v1/messages", Dialect.NAMED, streams=True),
     Endpoint("/v/messages/count_tokens", "/v1/messages/count_tokens", light=True),
 )
 """POST with a JSON body that may name the model."""

@@ -14,8 +14,10 @@ from aiohttp import web
 from mtpd.proxy import replies
 from mtpd.proxy.body import Bodies
 from mtpd.proxy.carry import Carrier
+from mtpd.proxy.conditions import Conditions
 from mtpd.proxy.endpoints import ENDPOINTS, FORMS, Dialect, Endpoint
 from mtpd.proxy.form_scan import FormScan, boundary_of
+from mtpd.proxy.herald import TICK_S
 from mtpd.proxy.passing import PREFIX, Passed, open_to_all, split
 from mtpd.proxy.payload import Form, Whole
 from mtpd.proxy.props import props
@@ -50,12 +52,18 @@ class Front:
         instance: str,
         owns: Callable[[web.Request], bool],
         bodies: Bodies,
+        conditions: Callable[[str], Conditions],
+        tick_s: float,
     ) -> None:
         self._board, self._names, self._models, self._owns = board, names, models, owns
-        self._bodies = bodies
+        self._bodies, self._conditions = bodies, conditions
         self._headers = {**replies.SERVER, "X-Mtpd-Instance": instance}
         self._carrier = Carrier(
-            board=board, on_finished=on_finished, clock=clock, headers=self._headers
+            board=board,
+            on_finished=on_finished,
+            clock=clock,
+            headers=self._headers,
+            tick_s=tick_s,
         )
 
     async def health(self, _: web.Request) -> web.Response:
@@ -85,13 +93,15 @@ class Front:
                 return self._own(refused)
             outcome = route(bytes(buffer), self._names())
             match outcome:
-                case Routed(profile=profile, body=body, traits=traits):
+                case Routed(profile=profile, stream=stream, body=body, traits=traits):
                     order = Order(
                         target=endpoint.target,
                         payload=Whole(body),
                         dialect=endpoint.dialect,
                         light=endpoint.light,
                         traits=traits,
+                        stream=stream and endpoint.streams,
+                        conditions=self._conditions(profile),
                     )
                     return await self._carrier.carry(request, profile, order)
                 case UnknownModel():
@@ -119,7 +129,7 @@ class Front:
             upstream = self._names().upstream.get(found)
             if upstream is not None and scan.span is not None:
                 form.rename(scan.span, upstream)
-            order = Order(target=endpoint.target, payload=form)
+            order = Order(target=endpoint.target, payload=form, conditions=self._conditions(found))
             return await self._carrier.carry(request, found, order)
 
     async def upstream(self, request: web.Request) -> web.StreamResponse:
@@ -149,6 +159,7 @@ class Front:
                 payload=Whole(bytes(buffer)),
                 dialect=Dialect.PLAIN if endpoint is None else endpoint.dialect,
                 light=endpoint is not None and endpoint.light,
+                conditions=self._conditions(passed.profile),
             )
             return await self._carrier.carry(request, passed.profile, order)
 
@@ -168,6 +179,8 @@ def mount(
     instance: str,
     owns: Callable[[web.Request], bool] = lambda _request: False,
     bodies: Bodies | None = None,
+    conditions: Callable[[str], Conditions] = lambda _profile: Conditions(),
+    tick_s: float = TICK_S,
 ) -> None:
     """Add the inference endpoints, the list of models and the health check.
 
@@ -182,6 +195,8 @@ def mount(
         owns: Whether a request comes from the daemon's own user, who may reach all of an
             engine below ``/upstream``.
         bodies: Reads request bodies within its limits; the usual ones if left out.
+        conditions: On which the requests for a profile are served.
+        tick_s: Between two words to a client that waits, where it is told any.
     """
     front = Front(
         board=board,
@@ -192,6 +207,8 @@ def mount(
         instance=instance,
         owns=owns,
         bodies=bodies or Bodies(),
+        conditions=conditions,
+        tick_s=tick_s,
     )
     app.add_routes([web.post(e.path, partial(front.relay, e)) for e in ENDPOINTS])
     app.add_routes([web.post(e.path, partial(front.form, e)) for e in FORMS])

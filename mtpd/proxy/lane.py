@@ -32,6 +32,7 @@ from mtpd.proxy.admission_types import (
     Tick,
     WantEngine,
 )
+from mtpd.proxy.order import before
 from mtpd.proxy.outcomes import DrainTimeoutError, RejectedError
 
 if TYPE_CHECKING:
@@ -55,10 +56,12 @@ class Ticket:
 
     Attributes:
         id: Unique within the lane.
+        request_id: What others know the request by.
         cut: Cancelled when the request must let go of its engine.
     """
 
     id: int
+    request_id: str
     outcome: Admit | Reject | None = None
     decided: anyio.Event = field(default_factory=anyio.Event)
     cut: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -117,11 +120,12 @@ class Lane:
         """Turn away those whose time is up."""
         self.post(Tick(self._clock.now()))
 
-    def arrive(self, profile: str, claim: Claim) -> Ticket:
+    def arrive(self, profile: str, claim: Claim, request_id: str) -> Ticket:
         """Queue a request; its ticket says when and how it was decided."""
         self._last_id += 1
         self.used_at = self._clock.now()
-        ticket = self._tickets[self._last_id] = Ticket(self._last_id)
+        ticket = self._tickets[self._last_id] = Ticket(self._last_id, request_id)
+        log.debug("request.arrived", request_id=request_id, profile=profile, ticket=ticket.id)
         self.post(Arrive(ticket.id, profile, self._clock.now(), claim))
         if ticket.outcome is None:
             self._on_waiting()
@@ -142,6 +146,12 @@ class Lane:
                 retry_after_s=rejected.retry_after_s,
                 status=404 if rejected.kind is RejectKind.REMOVED else 503,
             )
+
+    def ahead(self, request_id: str) -> int:
+        """How many requests that wait rank before one that waits, too."""
+        state = self.state
+        mine = (one for one in state.waiting if self._tickets[one.id].request_id == request_id)
+        return sum(len(before(state, waiter)) for waiter in mine)
 
     def end(self, ticket: Ticket) -> None:
         """The request is over, wherever it was."""

@@ -110,6 +110,10 @@ class Lanes:
             in_flight=sum(len(state.running) for state in states),
         )
 
+    def ahead(self, request_id: str) -> int:
+        """How many requests that wait rank before one that waits, too."""
+        return sum(lane.ahead(request_id) for lane in self.there())
+
     async def until_waited_for(self) -> None:
         """Return as soon as a request waits for an engine."""
         while not self.queue().waiting:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from mtpd.errors import ConflictError, MtpdError
 
-__all__ = ["DrainTimeoutError", "RejectedError", "Renewal", "Renewed", "UpstreamLostError"]
+__all__ = [
+    "DrainTimeoutError",
+    "NoStreamError",
+    "RejectedError",
+    "Renewal",
+    "Renewed",
+    "SlowEngineError",
+    "UpstreamLostError",
+]
 
 
 class RejectedError(MtpdError):
@@ -31,7 +39,34 @@ class DrainTimeoutError(ConflictError):
 
 
 class UpstreamLostError(MtpdError):
-    """The engine broke off before its response was whole."""
+    """The engine broke off before its response was whole.
+
+    Attributes:
+        status: HTTP status for a client that was sent nothing yet.
+        code: For programs.
+    """
+
+    status = 502
+    code = "upstream_lost"
+
+
+class SlowEngineError(UpstreamLostError):
+    """The engine took longer than its configured timeouts; asking again would take as long."""
+
+    status = 504
+    code = "engine_timeout"
+
+
+class NoStreamError(MtpdError):
+    """An engine refused what was asked, after its client's stream had begun.
+
+    Attributes:
+        status: The engine's.
+    """
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Renewed(enum.StrEnum):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-import anyio
 from aiohttp import web
 
 from mtpd.proxy import replies
@@ -71,6 +70,7 @@ class Form:
         self._request, self._bodies, self._buffer = request, bodies, buffer
         self._passed_on = False
         self._grown = 0
+        self._size = 0
         self.problem: web.Response | None = None
 
     @property
@@ -90,12 +90,17 @@ class Form:
         name = model.encode()
         self._buffer[start:end] = name
         self._grown = len(name) - (end - start)
+        self._bodies.held += self._grown
 
     async def find_model(self, scan: FormScan) -> web.Response | None:
         """Read as far as the field ``model``; what the client must be told, or None."""
+        refused = self._bodies.refuse_form(self.length)
+        if refused is not None:
+            return refused
         while not scan.decided:
             before = len(self._buffer)
             refused = await self._bodies.read_some(self._request, self._buffer)
+            refused = refused or self._bodies.refuse_form(len(self._buffer))
             if refused is not None:
                 return refused
             if len(self._buffer) == before:
@@ -106,16 +111,26 @@ class Form:
         return None
 
     async def data(self) -> AsyncIterator[bytes]:
-        """The held beginning, then the rest as the client sends it."""
+        """The held beginning, then the rest as the client sends it.
+
+        Raises:
+            RequestPayloadError: The client's half went wrong, see ``problem``.
+            TimeoutError: Likewise.
+        """
         yield bytes(self._buffer)
+        self._size = len(self._buffer)
         try:
-            while True:
-                with anyio.fail_after(self._bodies.idle_s):
-                    chunk = await self._request.content.readany()
-                if not chunk:
-                    return
+            while chunk := await self._bodies.next(self._request):
                 self._passed_on = True
+                self._count(chunk)
                 yield chunk
         except (TimeoutError, web.RequestPayloadError) as error:
-            self.problem = replies.body_stopped(timed_out=isinstance(error, TimeoutError))
+            if self.problem is None:
+                self.problem = replies.body_stopped(timed_out=isinstance(error, TimeoutError))
             raise
+
+    def _count(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        self.problem = self._bodies.refuse_form(self._size)
+        if self.problem is not None:
+            raise web.RequestPayloadError

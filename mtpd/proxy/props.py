@@ -51,7 +51,7 @@ async def props(board: Board, profile: str) -> web.Response:
     except RejectedError as error:
         return replies.rejected(error)
     except UpstreamLostError as error:
-        return replies.upstream_lost(str(error))
+        return replies.upstream_lost(error)
     return web.json_response({name: whole[name] for name in SHOWN if name in whole})
 
 

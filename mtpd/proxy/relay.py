@@ -6,7 +6,8 @@ that its engine broke off so that no client can take it for a whole one.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import json
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,10 @@ from aiohttp import web
 from mtpd.proxy import replies
 from mtpd.proxy.endpoints import Dialect
 from mtpd.proxy.headers import to_client, to_engine
-from mtpd.proxy.outcomes import UpstreamLostError
+from mtpd.proxy.outcomes import NoStreamError, UpstreamLostError
+from mtpd.proxy.patience import Patience
 from mtpd.proxy.traits import Traits
-from mtpd.proxy.upstream import next_chunk
+from mtpd.proxy.upstream import CONNECT_S, next_chunk
 from mtpd.proxy.usage import Summary, Tap
 
 if TYPE_CHECKING:
@@ -26,16 +28,19 @@ if TYPE_CHECKING:
 
     import aiohttp
 
+    from mtpd.proxy.conditions import Conditions
     from mtpd.proxy.engines import Lease
     from mtpd.proxy.payload import Payload
 
 __all__ = ["ClientGoneError", "Exchange", "Order", "pass_on"]
 
-WRITE_STALL_S = 30.0
-"""How long a client may leave its connection full."""
-
 LAST_WORDS_S = 1.0
 OK = 200
+EVENTS = "text/event-stream"
+NO_BUFFERING = {"X-Accel-Buffering": "no"}
+"""nginx would hold events back."""
+
+MAX_REFUSAL_BYTES = 64 * 1024
 
 
 class ClientGoneError(Exception):
@@ -53,6 +58,8 @@ class Order:
         dialect: How a stream that breaks off tells it.
         light: It needs no slot of the engine.
         traits: What the body tells of the request's class.
+        stream: Its client asked for an event stream and will get one.
+        conditions: On which it is served.
     """
 
     method: str = "POST"
@@ -61,6 +68,8 @@ class Order:
     dialect: Dialect = Dialect.PLAIN
     light: bool = False
     traits: Traits = field(default_factory=Traits)
+    stream: bool = False
+    conditions: Conditions
 
 
 async def pass_on(
@@ -92,9 +101,10 @@ class Exchange:
 
     Attributes:
         order: What the engine is asked.
-        response: What was begun towards the client, or None while another try is possible.
+        response: What was begun towards the client, or None while any answer is possible.
+        relayed: Whether anything of an engine's answer was sent, so that no other may follow.
         lease: The engine that was used last.
-        on_begin: Called when the response begins.
+        on_begin: Called when the engine's answer begins.
     """
 
     def __init__(self, request: web.Request, order: Order, *, headers: Mapping[str, str]) -> None:
@@ -104,24 +114,31 @@ class Exchange:
         self._tap = Tap(sse=False)
         self._sse = False
         self.response: web.StreamResponse | None = None
+        self.relayed = False
         self.lease: Lease | None = None
 
     async def over(self, lease: Lease, *, attempt: int) -> None:
         """Do it over one engine.
 
         Raises:
-            UpstreamLostError: The engine broke off, or had to be let go of.
+            UpstreamLostError: The engine broke off, had to be let go of, or took too long.
+            NoStreamError: It refused what was asked, and the client's stream has begun.
             ClientGoneError: The client does not take the response any more.
         """
         self.lease = lease
+        timeouts = self.order.conditions.engine
         with lease.cut as cut:
-            async with lease.upstream.open(
-                self.order.method,
-                self.order.target,
-                headers=to_engine(self._request.headers, length=self.order.payload.length),
-                data=self.order.payload.data(),
-            ) as answer:
-                await self._pass_on(answer, attempt)
+            patience = Patience(timeouts)
+            async with AsyncExitStack() as stack:
+                opening = lease.upstream.open(
+                    self.order.method,
+                    self.order.target,
+                    headers=to_engine(self._request.headers, length=self.order.payload.length),
+                    data=self.order.payload.data(),
+                    connect_s=CONNECT_S if timeouts.connect_s is None else timeouts.connect_s,
+                )
+                answer = await patience.wait(stack.enter_async_context(opening))
+                await self._pass_on(answer, patience, attempt)
         if cut.cancelled_caught:
             msg = "the engine was stopped"
             raise UpstreamLostError(msg)
@@ -142,13 +159,28 @@ class Exchange:
             await self.response.write_eof()
         return self.response
 
-    async def break_off(self, message: str) -> web.StreamResponse:
+    async def tell(self, words: bytes) -> None:
+        """Send a waiting client something before the answer; its stream has begun then.
+
+        Raises:
+            ClientGoneError: The client is gone.
+        """
+        if self.response is None:
+            own = {"Content-Type": EVENTS, "Cache-Control": "no-cache", **NO_BUFFERING}
+            self.response = web.StreamResponse(headers={**self._headers, **own})
+            self._sse, self._tap = True, Tap(sse=True)
+            with anyio.CancelScope(shield=True):  # half a head would be no response
+                await self._send(self.response.prepare(self._request))
+        await self._send(self.response.write(words))
+
+    async def break_off(self, told: web.Response) -> web.StreamResponse:
         """End a response that has begun and cannot be completed: no last chunk, no [DONE]."""
         assert self.response is not None  # noqa: S101 - something was sent
         if self._sse:
             gap = b"" if self.summary().between_events else b"\n\n"
             with suppress(ConnectionError), anyio.move_on_after(LAST_WORDS_S):
-                await self.response.write(gap + replies.broken_off(message, self.order.dialect))
+                event = replies.broken_off(told, self.order.dialect)
+                await self.response.write(gap + event)
         self.hang_up()
         return self.response
 
@@ -157,17 +189,27 @@ class Exchange:
         if self._request.transport is not None:
             self._request.transport.close()
 
-    async def _pass_on(self, answer: aiohttp.ClientResponse, attempt: int) -> None:
+    async def _pass_on(
+        self, answer: aiohttp.ClientResponse, patience: Patience, attempt: int
+    ) -> None:
         # Nothing is promised to the client before there is something to send.
-        chunk = await next_chunk(answer)
-        self._sse = answer.content_type == "text/event-stream"
-        self._tap = Tap(sse=self._sse)
-        self.response = response = self._begin(answer, attempt)
-        self.on_begin()
-        await self._send(response.prepare(self._request))
+        chunk = await patience.chunk(next_chunk(answer))
+        sse = answer.content_type == EVENTS
+        if self.response is None:
+            self._sse, self._tap = sse, Tap(sse=sse)
+            self.response = self._begin(answer, attempt)
+            self.relayed = True
+            self.on_begin()
+            await self._send(self.response.prepare(self._request))
+        elif sse and answer.status == OK:
+            self.relayed = True
+            self.on_begin()
+        else:
+            raise await _refusal(answer, chunk)
+        response = self.response
         await pass_on(
             chunk,
-            lambda: next_chunk(answer),
+            lambda: patience.chunk(next_chunk(answer)),
             lambda data: self._send(response.write(data)),
             self._tap,
         )
@@ -184,12 +226,11 @@ class Exchange:
     def _begin(self, answer: aiohttp.ClientResponse, attempt: int) -> web.StreamResponse:
         assert self.lease is not None  # noqa: S101 - set by ``over``
         own = {
-            "X-Mtpd-Profile": self.lease.arm.profile,
             "X-Mtpd-Depth": str(self.lease.arm.depth),
             "X-Mtpd-Attempt": str(attempt),
         }
         if self._sse:
-            own["X-Accel-Buffering"] = "no"  # nginx would hold events back
+            own |= NO_BUFFERING
         return web.StreamResponse(
             status=answer.status,
             reason=answer.reason,
@@ -198,7 +239,19 @@ class Exchange:
 
     async def _send(self, sending: Awaitable[object]) -> None:
         try:
-            with anyio.fail_after(WRITE_STALL_S):
+            with anyio.fail_after(self.order.conditions.write_stall_s or None):
                 await sending
         except (ConnectionError, TimeoutError) as error:
             raise ClientGoneError from error
+
+
+async def _refusal(answer: aiohttp.ClientResponse, first: bytes) -> NoStreamError:
+    """What an engine said instead of beginning a stream."""
+    raw = bytearray(first)
+    while len(raw) <= MAX_REFUSAL_BYTES and (chunk := await next_chunk(answer)):
+        raw += chunk
+    try:
+        message = str(json.loads(raw)["error"]["message"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        message = f"the engine answered with status {answer.status} and no stream"
+    return NoStreamError(message, status=answer.status)

@@ -13,7 +13,7 @@ from mtpd.proxy.endpoints import Dialect
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mtpd.proxy.outcomes import RejectedError
+    from mtpd.proxy.outcomes import NoStreamError, RejectedError, UpstreamLostError
     from mtpd.proxy.route import BadBody, UnknownModel
     from mtpd.views import EngineView, Json
 
@@ -25,6 +25,7 @@ __all__ = [
     "error",
     "loaded",
     "model_list",
+    "no_stream",
     "not_open",
     "rejected",
     "unknown_model",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 SERVER = {"Server": "mtpd"}
+SERVER_ERROR = 500
 NAMES_SHOWN = 20
 
 _CODES = {
@@ -140,18 +142,29 @@ def rejected(outcome: RejectedError) -> web.Response:
     )
 
 
-def upstream_lost(message: str) -> web.Response:
-    """502: nothing of the response had been sent yet."""
-    return error(502, message, kind="upstream_lost", code="upstream_lost")
+def upstream_lost(outcome: UpstreamLostError) -> web.Response:
+    """502 or 504: the engine broke off or took too long."""
+    return error(outcome.status, str(outcome), kind=outcome.code, code=outcome.code)
 
 
-def broken_off(message: str, dialect: Dialect) -> bytes:
-    """The event that ends a stream whose engine is gone; no end mark follows."""
-    fields: dict[str, Json] = {"message": message, "type": "upstream_lost"}
+def no_stream(outcome: NoStreamError) -> web.Response:
+    """The engine's own refusal."""
+    kind = "invalid_request_error" if outcome.status < SERVER_ERROR else "server_error"
+    return error(outcome.status, str(outcome), kind=kind, code="engine_refused")
+
+
+def broken_off(told: web.Response, dialect: Dialect) -> bytes:
+    """The event that ends a stream; no end mark follows.
+
+    Args:
+        told: The error that would be the response if none had begun.
+        dialect: How the stream tells an error.
+    """
+    fields = json.loads(told.text or "")["error"]
     if dialect is Dialect.PLAIN:
         return b"data: " + json.dumps({"error": fields}).encode() + b"\n\n"
     # Anthropic's error event has the object, OpenAI's responses have its fields outside.
-    body = {"type": "error", "error": fields, "message": message, "code": "upstream_lost"}
+    body = {"type": "error", "error": fields, "message": fields["message"], "code": fields["code"]}
     return b"event: error\ndata: " + json.dumps(body).encode() + b"\n\n"
 
 

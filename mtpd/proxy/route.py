@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = [
-    "MAX_BODY_BYTES",
     "BadBody",
     "Names",
     "Route",
@@ -29,9 +28,6 @@ __all__ = [
     "route",
     "route_name",
 ]
-
-MAX_BODY_BYTES = 64 * 1024 * 1024
-"""Largest request body that is read."""
 
 AUTO = "auto"
 """The model name that leaves the choice to the daemon."""
@@ -165,8 +161,6 @@ def route_name(model: str, names: Names) -> str | UnknownModel:
 
 
 def _parse(body: bytes) -> dict[str, object] | BadBody:
-    if len(body) > MAX_BODY_BYTES:
-        return BadBody(f"the body is larger than {MAX_BODY_BYTES} bytes")
     try:
         # Strictly UTF-8: json.loads would also guess UTF-16 and UTF-32, the engine does not.
         parsed: object = json.loads(body.decode())

@@ -160,8 +160,7 @@ class Switchboard(Generic[C]):
     @asynccontextmanager
     async def _served(self, profile: str, request_id: str, claim: Claim) -> AsyncIterator[Lease]:
         lane = self._lanes.of(profile)
-        ticket = lane.arrive(profile, claim)
-        log.debug("request.arrived", request_id=request_id, profile=profile, ticket=ticket.id)
+        ticket = lane.arrive(profile, claim, request_id)
         try:
             await lane.admitted(ticket)
             running = self._engines.running(lane.seat)
@@ -172,6 +171,10 @@ class Switchboard(Generic[C]):
             yield running.lease(ticket.cut)
         finally:
             lane.end(ticket)
+
+    def ahead(self, request_id: str) -> int:
+        """How many requests that wait rank before one that waits, too."""
+        return self._lanes.ahead(request_id)
 
     def beside(self, profile: str) -> Lease | None:
         """The ready engine of a profile, for a request that needs none of its slots.
@@ -359,8 +362,6 @@ class Switchboard(Generic[C]):
             if renewal is not None:
                 found.append(renewal)
         return tuple(found)
-
-    # Inside ------------------------------------------------------------------------
 
     def _ready(self) -> tuple[str, ...]:
         return tuple(one.profile for _, one in self._engines.all_running() if one.is_ready)

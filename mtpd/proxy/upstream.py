@@ -39,11 +39,13 @@ class Upstream(Protocol):
         *,
         headers: Mapping[str, str],
         data: bytes | AsyncIterator[bytes],
+        connect_s: float = CONNECT_S,
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Send a request; the block has the response, its headers read.
 
         ``path`` is sent as it is, with its query. Leaving the block closes the
-        connection, which ends the generation.
+        connection, which ends the generation. A connection must be taken within
+        ``connect_s``; 0 is no limit.
 
         Raises:
             UpstreamLostError: The engine could not be reached or hung up.
@@ -71,7 +73,6 @@ class EndpointUpstream:
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER_BYTES,
             skip_auto_headers=("User-Agent", "Accept"),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
             trust_env=False,
         )
 
@@ -83,6 +84,7 @@ class EndpointUpstream:
         *,
         headers: Mapping[str, str],
         data: bytes | AsyncIterator[bytes],
+        connect_s: float = CONNECT_S,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """See ``Upstream.open``."""
         sent = {**headers, **self._own}
@@ -93,6 +95,7 @@ class EndpointUpstream:
                 headers=sent,
                 data=data or None,
                 allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_s or None),
             )
         except (aiohttp.ClientError, OSError) as error:
             msg = "the engine hung up before it answered"

@@ -28,11 +28,12 @@ class Loads:
 
 @dataclass(frozen=True)
 class Fails:
-    """A start that ends in failed (gives up) or backoff (goes on trying)."""
+    """A start that ends in failed (gives up) or backoff (goes on trying), likewise."""
 
     failure: str = "config"
     reason: str = "the model file is truncated"
     state: str = "failed"
+    gate: anyio.Event | None = None
 
 
 class FakeActor:
@@ -155,11 +156,11 @@ class FakeActor:
         with scope:
             outcome = self.script.popleft() if self.script else Loads()
             await anyio.lowlevel.checkpoint()
+            if outcome.gate is not None:
+                await outcome.gate.wait()
             if isinstance(outcome, Fails):
                 self._fail(outcome)
                 return
-            if outcome.gate is not None:
-                await outcome.gate.wait()
             self._judge()
             self._become("ready")
 

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 import aiohttp
 from aiohttp import web
 
+from mtpd.config.model import BodyLimits, ServerTimeouts
+from mtpd.proxy.body import Bounds
+from mtpd.proxy.conditions import Conditions
 from mtpd.proxy.forward import mount
 from mtpd.proxy.replies import ModelCard
 from mtpd.proxy.route import Names
@@ -30,9 +33,23 @@ if TYPE_CHECKING:
     from mtpd.proxy.carry import Board
     from tests.fakes.upstream import Script, Upstream
 
-__all__ = ["Front", "Stage", "front", "stage"]
+__all__ = ["Front", "Stage", "bounds", "front", "stage"]
 
 CHAT = "/v1/chat/completions"
+USUAL = Bounds.of(BodyLimits(), ServerTimeouts())
+
+
+def bounds(
+    *,
+    body_bytes: int = USUAL.body_bytes,
+    form_bytes: float = USUAL.form_bytes,
+    held_bytes: int = USUAL.held_bytes,
+    idle_s: float = USUAL.idle_s,
+) -> Bounds:
+    """The usual ones, except for those that are named."""
+    return Bounds(
+        body_bytes=body_bytes, form_bytes=form_bytes, held_bytes=held_bytes, idle_s=idle_s
+    )
 
 
 @dataclass
@@ -114,6 +131,8 @@ async def front(
     *,
     bodies: Bodies | None = None,
     called: Mapping[str, str] = MappingProxyType({}),
+    conditions: Conditions = Conditions(),  # noqa: B008 - frozen
+    tick_s: float = 0.01,
 ) -> AsyncIterator[Front]:
     """The endpoints on a loopback port while the block runs; profiles "a" and "b".
 
@@ -137,6 +156,8 @@ async def front(
         instance="life-1",
         owns=lambda _: bool(owned),
         bodies=bodies,
+        conditions=lambda _profile: conditions,
+        tick_s=tick_s,
     )
     async with AsyncExitStack() as stack:
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
@@ -159,6 +180,8 @@ async def stage(
     slots: int = 1,
     bodies: Bodies | None = None,
     called: Mapping[str, str] = MappingProxyType({}),
+    conditions: Conditions = Conditions(),  # noqa: B008 - frozen
+    tick_s: float = 0.01,
 ) -> AsyncIterator[Stage]:
     """Serve while the block runs; profiles "a" and "b" share the scripted engine."""
     async with AsyncExitStack() as stack:
@@ -169,6 +192,13 @@ async def stage(
         made = await stack.enter_async_context(bench(limits=limits, slots=slots))
         made.endpoints = {name: UnixEndpoint(str(path)) for name in ("a", "b")}
         ready = await stack.enter_async_context(
-            front(made.board, made.clock, bodies=bodies, called=called)
+            front(
+                made.board,
+                made.clock,
+                bodies=bodies,
+                called=called,
+                conditions=conditions,
+                tick_s=tick_s,
+            )
         )
         yield Stage(**vars(ready), bench=made, engine=engine)

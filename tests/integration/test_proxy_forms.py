@@ -18,7 +18,7 @@ from mtpd.proxy.body import Bodies
 from mtpd.proxy.endpoints import FORMS
 from mtpd.types import UnixEndpoint
 from tests.fakes.board import until
-from tests.fakes.front import JSON, Stage, stage
+from tests.fakes.front import JSON, Stage, bounds, stage
 from tests.fakes.upstream import Conversation, json_reply
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ async def test_a_form_that_ends_before_its_last_boundary_means_the_default() -> 
 
 
 async def test_a_model_behind_more_than_is_held_is_not_looked_for() -> None:
-    bodies = Bodies(limit=2_000_000)
+    bodies = Bodies(lambda: bounds(body_bytes=2_000_000))
     async with stage(json_reply(REPLY), bodies=bodies) as s:
         late = io.BytesIO(part("file", b"a" * 3_000_000) + part("model", b"b") + END)
         async with s.session.post(s.url(TRANSCRIBE), data=late, headers=KIND) as response:
@@ -158,7 +158,10 @@ async def test_a_model_behind_more_than_is_held_is_not_looked_for() -> None:
 
 async def test_a_form_that_stops_arriving_is_given_up_and_frees_the_engine() -> None:
     raw = part("model", b"b") + part("file", b"a" * 300_000) + END
-    async with stage(json_reply(REPLY), bodies=Bodies(idle_s=0.05)) as s, slow_form(s, raw):
+    async with (
+        stage(json_reply(REPLY), bodies=Bodies(lambda: bounds(idle_s=0.05))) as s,
+        slow_form(s, raw),
+    ):
         reader, writer = await asyncio.open_connection("127.0.0.1", s.port)
         head = f"POST {TRANSCRIBE} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n"
         writer.write((head + f"Content-Type: {KIND['Content-Type']}\r\n\r\n").encode())
@@ -208,3 +211,20 @@ async def test_an_engine_that_refuses_a_form_is_heard() -> None:
         form.add_field("file", b"a" * 200_000, filename="a.wav")
         async with s.session.post(s.url(TRANSCRIBE), data=form) as response:
             assert (response.status, await response.read()) == (501, refusal)
+
+
+async def test_a_form_beyond_the_limit_is_refused_whether_or_not_it_says_its_size() -> None:
+    raw = part("model", b"b") + part("file", b"a" * 300_000) + END
+
+    async def unsized(first: int) -> AsyncIterator[bytes]:
+        yield raw[:first]
+        await began.wait()
+        yield raw[first:]
+
+    bodies = Bodies(lambda: bounds(form_bytes=200_000))
+    async with stage(json_reply(REPLY), bodies=bodies) as s, slow_form(s, raw) as (began, _):
+        for data in (raw, unsized(len(raw)), unsized(1000)):
+            async with s.session.post(s.url(TRANSCRIBE), data=data, headers=KIND) as response:
+                assert response.status == 413
+                assert (await response.json())["error"]["code"] == "body_too_large"
+        assert s.bench.board.queue().in_flight == 0

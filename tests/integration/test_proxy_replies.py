@@ -14,12 +14,11 @@ from aiohttp import web
 
 from mtpd.proxy.body import Bodies
 from mtpd.proxy.outcomes import UpstreamLostError
-from mtpd.proxy.route import MAX_BODY_BYTES
 from mtpd.proxy.upstream import EndpointUpstream
 from mtpd.types import TcpEndpoint
 from tests.fakes.actors import Fails, Loads
 from tests.fakes.board import until
-from tests.fakes.front import CHAT, JSON, stage
+from tests.fakes.front import CHAT, JSON, bounds, stage
 from tests.fakes.upstream import Upstream, json_reply
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ async def test_a_declared_body_beyond_the_limit_is_refused_before_it_is_read() -
         reader, writer = await asyncio.open_connection("127.0.0.1", s.port)
         writer.write(
             f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {MAX_BODY_BYTES + 1}\r\n\r\n".encode()
+            f"Content-Length: {bounds().body_bytes + 1}\r\n\r\n".encode()
         )
         with anyio.fail_after(5):
             assert (await reader.readline()).startswith(b"HTTP/1.1 413")
@@ -176,7 +175,7 @@ async def send(url: str, *chunks: bytes) -> int:
 
 
 async def test_a_body_without_a_declared_length_is_refused_once_it_is_too_long() -> None:
-    bodies = Bodies(limit=100)
+    bodies = Bodies(lambda: bounds(body_bytes=100))
     async with reading(bodies) as url:
         assert await send(url, b"x" * 60, b"x" * 40) == 200
         assert await send(url, b"x" * 60, b"x" * 41, b"x" * 1000) == 413
@@ -184,13 +183,13 @@ async def test_a_body_without_a_declared_length_is_refused_once_it_is_too_long()
 
 
 async def test_bodies_that_are_too_large_together_are_refused_with_a_time_to_come_back() -> None:
-    async with reading(Bodies(limit=100, total=50)) as url:
+    async with reading(Bodies(lambda: bounds(body_bytes=100, held_bytes=50))) as url:
         assert await send(url, b"x" * 51) == 503
         assert await send(url, b"x" * 50) == 200
 
 
 async def test_a_body_that_stops_arriving_is_given_up() -> None:
-    async with reading(Bodies(idle_s=0.05)) as url:
+    async with reading(Bodies(lambda: bounds(idle_s=0.05))) as url:
         port = int(url.rsplit(":", 1)[1].rstrip("/"))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: {KIND}\r\nContent-Length: 9\r\n\r\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import stat
@@ -13,8 +14,10 @@ import anyio
 import pytest
 from aiohttp import web
 
+from mtpd.config.model import ServerTimeouts
 from mtpd.errors import MtpdError
 from mtpd.listen import bind_tcp, bind_unix, free_port, serving
+from tests.fakes.front import Wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -193,3 +196,64 @@ async def test_the_end_does_not_wait_for_a_handler_that_does_not_end(tmp_path: P
             assert handler.cancelled.is_set()
             await stream.aclose()
             tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def wire(timeouts: ServerTimeouts, handler: Handler) -> AsyncIterator[Wire]:
+    with bind_tcp("127.0.0.1", 0) as sock:
+        async with serving(handler.application(), (sock,), timeouts=lambda: timeouts):
+            reader, writer = await asyncio.open_connection(*sock.getsockname())
+            made = Wire(reader, writer)
+            try:
+                yield made
+            finally:
+                made.leave()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-A: "])
+async def test_a_head_that_does_not_come_in_time_ends_the_connection(sent: bytes) -> None:
+    timeouts = ServerTimeouts(head_s=0.1, keep_alive_s=600)
+    async with wire(timeouts, Handler()) as client:
+        client.writer.write(sent)
+        assert await client.rest() == b""
+
+
+async def test_a_head_that_drips_is_no_reason_to_wait_longer() -> None:
+    async with wire(ServerTimeouts(head_s=0.1, keep_alive_s=600), Handler()) as client:
+        with anyio.fail_after(10):
+            while not client.reader.at_eof():
+                client.writer.write(b"G")
+                with anyio.move_on_after(0.01):
+                    await client.reader.read()
+
+
+async def test_a_second_head_must_come_in_time_too_and_an_idle_connection_is_closed() -> None:
+    for timeouts, more in (
+        (ServerTimeouts(head_s=0.1, keep_alive_s=600), b"GET / HT"),
+        (ServerTimeouts(head_s=600, keep_alive_s=0.1), b""),
+    ):
+        async with wire(timeouts, Handler()) as client:
+            client.writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await client.until(b"hello")
+            client.writer.write(more)
+            assert await client.rest() == b""
+
+
+async def test_a_request_that_is_answered_slowly_is_not_ended() -> None:
+    handler = Handler()
+    async with wire(ServerTimeouts(head_s=0.05, keep_alive_s=0.05), handler) as client:
+        client.writer.write(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await handler.begun.wait()
+        with anyio.move_on_after(0.5) as scope:
+            await client.rest()
+        assert scope.cancelled_caught
+        assert not handler.cancelled.is_set()
+
+
+async def test_without_limits_nobody_is_hurried() -> None:
+    async with wire(ServerTimeouts(head_s=0, keep_alive_s=0), Handler()) as client:
+        with anyio.move_on_after(0.2) as scope:
+            await client.rest()
+        assert scope.cancelled_caught
+        client.writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await client.until(b"hello")

@@ -36,7 +36,10 @@ def test_the_documented_example_keeps_its_ports_and_names() -> None:
         "description": "A thinking model",
         "upstream_model": "vendor/oss-120B",
         "ttl_s": 60,
+        "loading_state": "off",
+        "timeouts": {"connect_s": 30.0},
     }
+    assert made.tree["server"] == {"ttl_s": 0, "loading_state": "reasoning"}
     assert profile(made, "plain") == {
         "model": "/home/u/models/plain.gguf",
         "n_gpu_layers": 0,
@@ -50,7 +53,6 @@ def test_the_documented_example_keeps_its_ports_and_names() -> None:
 def test_the_documented_example_tells_what_is_lost() -> None:
     lost = [one.partition(": ")[2].partition(": ")[0] for one in told(swap(EXAMPLE, ENVIRONMENT))]
     assert lost == [
-        "sendLoadingState",
         "models.oss-120b.cmd.--temperature",
         "models.oss-120b.env.0",
         "models.oss-120b.filters.stripParams",
@@ -59,7 +61,6 @@ def test_the_documented_example_tells_what_is_lost() -> None:
         "models.oss-120b.metadata.port",
         "models.oss-120b.metadata.note",
         "models.oss-120b.metadata.an_obj",
-        "models.oss-120b.timeouts",
         "models.plain.cmd",
         "models.docker-llama.cmd",
         "models.docker-llama.cmdStop",
@@ -306,7 +307,7 @@ def test_keys_of_a_model(more: str, kind: Kind | None, key: str) -> None:
         ("globalTTL: 0\n", None),
         ("globalTTL: 300\n", None),
         ("includeAliasesInList: true\n", None),
-        ("sendLoadingState: false\n", None),
+        ("sendLoadingState: true\n", None),
         ("apiKeys: []\n", None),
         ("apiKeys: [k]\n", Kind.CHANGED),
         ("performance: {every: 5s}\n", Kind.NOTE),
