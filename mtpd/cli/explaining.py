@@ -70,6 +70,8 @@ def _head(view: ExplanationView) -> RenderableType:
     if decision.predicted is not None:
         line(head, "expected", f"{_interval(decision.predicted, 1)} tok/s")
     line(head, "reason", decision_sentence(decision))
+    if decision.actor is not None:
+        line(head, "asked by", decision.actor)
     line(head, "outcome", decision.outcome or NONE)
     return head
 

@@ -96,6 +96,7 @@ class StoreRecorder:
             subject=view.subject,
             arm=str(decision.arm),
             reason=view.reason,
+            actor=view.actor,
         )
         self._bus.publish(DecisionMade(decision=view))
         return view

@@ -26,6 +26,7 @@ from mtpd.errors import EXIT_CONFIG, ConfigError, MtpdError
 from mtpd.store.token_file import TokenFile
 from tests.fakes.clock import FakeClock
 from tests.fakes.house import daemon_at, home, run_operation
+from tests.fakes.script import Script
 from tests.fakes.serve import processes_of, serve
 
 if TYPE_CHECKING:
@@ -136,6 +137,18 @@ async def test_a_revoked_token_is_refused_by_the_running_daemon() -> None:
         assert await status_of(client, "POST", "/completion", secret) == 401
         token_file(place).revoke("b")
         assert await status_of(client, "POST", "/completion") == 200, "none is left: open again"
+
+
+async def test_what_runs_when_its_token_is_revoked_goes_on_to_its_end() -> None:
+    slow = Script(realtime=True, tps0=20.0)
+    async with home(slow) as place, daemon_at(place) as (_, client):
+        secret, _ = made(place, "a", Scope.INFER), made(place, "b", Scope.INFER)
+        ask = {**ASK, "n_predict": 20, "stream": True}
+        async with client.post("/v1/completions", json=ask, headers=bearer(secret)) as reply:
+            await reply.content.readline()
+            token_file(place).revoke("a")
+            assert await status_of(client, "GET", "/v1/models", secret) == 401
+            assert (await reply.read()).rstrip().endswith(b"data: [DONE]")
 
 
 async def test_a_token_ends_while_the_daemon_runs() -> None:

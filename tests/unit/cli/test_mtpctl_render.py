@@ -50,6 +50,18 @@ def bare_row(depth: int = 0, **changes: object) -> DepthRowView:
     return dataclasses.replace(row, **changes)  # type: ignore[arg-type]  # test table
 
 
+def test_who_asked_is_shown_where_it_is_known() -> None:
+    explained = views.explanation()
+    by_ops = dataclasses.replace(explained.decision, actor="token ops")
+    assert "asked by" not in drawn(explaining.explanation(explained))
+    text = drawn(explaining.explanation(dataclasses.replace(explained, decision=by_ops)))
+    assert "  asked by  token ops\n" in text
+    operation = operation_view()
+    for actor, shown in ((None, NONE), ("token ops", "token ops")):
+        text = drawn(lists.operation_grid(dataclasses.replace(operation, actor=actor)))
+        assert any(line.split() == ["by", *shown.split()] for line in text.splitlines())
+
+
 def test_a_small_depth_table_is_as_agreed() -> None:
     rows = (
         bare_row(0, workloads={"short": 39.4, "prose": 40.1}, decode_tps=39.7, residency="host"),
