@@ -131,6 +131,8 @@ class RequestFinished:
         reasoning: Whether a reasoning trace was written.
         truncated: Whether the engine dropped a part of the context.
         alone: Whether the engine worked on no other request meanwhile.
+        refused: Why it was rejected: full, deadline, engine, closed, removed, caller, model
+            or poison; None where it was not.
     """
 
     request_id: str
@@ -155,6 +157,7 @@ class RequestFinished:
     reasoning: bool = False
     truncated: bool = False
     alone: bool = True
+    refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,9 @@ class Metrics:
         self._requests = self._counter(
             "requests", "Relayed requests that ended", "profile", "outcome"
         )
+        self._refused = self._counter(
+            "requests_refused", "Requests that were turned away", "profile", "reason"
+        )
         self._request_s = Histogram(
             "mtpd_request_duration_seconds",
             "From a request's arrival to its end",
@@ -140,6 +143,8 @@ class Metrics:
     def _request(self, event: RequestFinished) -> None:
         profile = self._profile(event.profile)
         self._requests.labels(profile, event.outcome).inc()
+        if event.refused is not None:
+            self._refused.labels(profile, event.refused).inc()
         self._request_s.labels(event.outcome).observe(event.duration_s)
         for counter, kind, count in (
             (self._tokens, "prompt", event.prompt_tokens),

@@ -14,6 +14,7 @@ from mtpd.control.names import names
 from mtpd.proxy import forward
 from mtpd.proxy.body import Bodies, Bounds
 from mtpd.proxy.conditions import conditions
+from mtpd.proxy.quotas import Quotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,5 +81,15 @@ def application(
         owns=owns,
         bodies=Bodies(lambda: Bounds.of(config.server.limits, config.server.timeouts)),
         conditions=lambda profile: conditions(config.now, profile),
+        quotas=Quotas(
+            per_caller=lambda: config.server.max_in_flight_per_token,
+            per_model=lambda profile: _limit(config, profile),
+        ),
     )
     return app
+
+
+def _limit(config: Configuration, profile: str) -> int:
+    """How many requests a model takes at once; any number of one that was just removed."""
+    found = config.profiles.get(profile)
+    return 0 if found is None else found.concurrency_limit

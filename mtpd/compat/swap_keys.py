@@ -49,7 +49,6 @@ MODEL_KEYS: Mapping[str, tuple[Kind, str]] = {
     "cmdStop": (Kind.NOT_HONOURED, "mtpd ends its engines itself: SIGTERM, then SIGKILL"),
     "unloadTimeout": TOP_KEYS["unloadTimeout"],
     "capabilities": (Kind.NOT_HONOURED, _LIST),
-    "concurrencyLimit": (Kind.NOT_HONOURED, "see [server] max_waiting, for all models together"),
 }
 """Keys of a model."""
 

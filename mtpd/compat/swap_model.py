@@ -25,7 +25,7 @@ __all__ = ["put_model"]
 _TRANSLATED = frozenset(
     {
         "cmd", "proxy", "aliases", "env", "checkEndpoint", "ttl", "filters", "macros", "metadata",
-        "name", "description", "unlisted", "useModelName",
+        "concurrencyLimit", "name", "description", "unlisted", "useModelName",
     }
 )  # fmt: skip
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})

@@ -118,8 +118,8 @@ class SwapTable:
             text = commands.without_comments(text)
         return macros.plain(self.expand(text, key, keep=keep))
 
-    def seconds(self, key: str, *, least: int) -> int | None:
-        """Whole seconds, None where the key is left out; ``least`` may stand for "not set"."""
+    def whole(self, key: str, *, least: int) -> int | None:
+        """A whole number, None where the key is left out; ``least`` may stand for "not set"."""
         value = self.table.get(key)
         if value is None:
             return None
@@ -135,9 +135,11 @@ class SwapTable:
                 self.set((*at, setting), value, key)
         if self.flag("unlisted"):
             self.set((*at, "unlisted"), value=True, key="unlisted")
-        ttl_s = self.seconds("ttl", least=-1)
+        ttl_s = self.whole("ttl", least=-1)
         if ttl_s is not None and ttl_s >= 0:
             self.set((*at, "ttl_s"), ttl_s, "ttl")
+        if limit := self.whole("concurrencyLimit", least=0):
+            self.set((*at, "concurrency_limit"), limit, "concurrencyLimit")
 
     def flag(self, key: str) -> bool:
         """A switch that is off where it is left out."""

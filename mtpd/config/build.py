@@ -116,6 +116,8 @@ def _server(table: ServerTable, origins: Origins) -> ServerConfig:
         timeouts=ServerTimeouts(**dict(table.timeouts)),
         limits=BodyLimits(**dict(table.limits)),
         hosts=tuple(filter(None, map(parse_host, table.hosts))),
+        max_in_flight_per_token=table.max_in_flight_per_token,
+        max_waiting_per_token=table.max_waiting_per_token,
     )
 
 
@@ -162,6 +164,7 @@ def _profile(name: str, table: ModelTable, origins: Origins) -> Profile:
         opaque=build_opaque(table, _program(table.command, (*at, "command"), origins)),
         aliases=_aliases(name, table),
         served_as=table.served_as,
+        concurrency_limit=table.concurrency_limit,
         title=table.title,
         description=table.description,
         unlisted=table.unlisted,

@@ -48,6 +48,8 @@ _PARTLY: Mapping[str, frozenset[str]] = MappingProxyType(
                 "batch_max_requests",
                 "batch_max_s",
                 "priority_age_s",
+                "max_in_flight_per_token",
+                "max_waiting_per_token",
                 "watch_config",
                 "hosts",
                 "ttl_s",
@@ -61,7 +63,7 @@ _PARTLY: Mapping[str, frozenset[str]] = MappingProxyType(
 """Parts of which only some values can be applied."""
 
 _DESCRIPTIVE = (
-    *("aliases", "tags", "quality"),
+    *("aliases", "tags", "quality", "concurrency_limit"),
     *("title", "description", "unlisted", "upstream_model"),
     *("ttl_s", "ready_timeout_s", "stop_timeout_s", "stop_command"),
 )

@@ -228,6 +228,7 @@ class Profile:
         drafter: What proposes tokens.
         quality: Perplexity, or None where nobody measured it.
         served_as: Its name in ``/v1/models`` and in replies; None for ``name``.
+        concurrency_limit: Requests for it that may be open at once; 0 for no limit.
         title: What programs with a user interface call it; None for its name.
         description: A sentence about it for ``/v1/models``, or None.
         unlisted: Whether ``/v1/models`` leaves it out; it can be asked for all the same.
@@ -261,6 +262,7 @@ class Profile:
     drafter: DrafterConfig = field(default_factory=DrafterConfig)
     quality: Quality | None = None
     served_as: str | None = None
+    concurrency_limit: int = 0
     title: str | None = None
     description: str | None = None
     unlisted: bool = False

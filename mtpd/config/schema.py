@@ -102,6 +102,8 @@ class ServerTable(Table):
     batch_max_s: float = Field(default=30.0, ge=0.0, le=_DAY_S)
     priority_age_s: float = Field(default=30.0, ge=1.0, le=_DAY_S)
     hosts: list[Text] = Field(default_factory=list)
+    max_in_flight_per_token: int = Field(default=0, ge=0, le=100_000)
+    max_waiting_per_token: int = Field(default=0, ge=0, le=100_000)
     loading_state: LoadingWord = "off"
     timeouts: TimeoutsTable = Field(default_factory=TimeoutsTable)
     limits: LimitsTable = Field(default_factory=LimitsTable)
@@ -202,6 +204,7 @@ class ModelTable(LaunchTable):
     vram_mib: int | None = Field(default=None, ge=0, le=16_777_216)
     aliases: list[Text] = Field(default_factory=list)
     served_as: Text | None = None
+    concurrency_limit: int = Field(default=0, ge=0, le=100_000)
     title: Text | None = None
     description: Text | None = None
     unlisted: bool = False

@@ -126,6 +126,8 @@ class ServerConfig:
         batch_max_requests: Requests for the serving model that may overtake one for another.
         batch_max_s: Seconds for which they may.
         priority_age_s: Seconds after which a waiting request counts as one priority higher.
+        max_in_flight_per_token: Requests that one token may have open; 0 for no limit.
+        max_waiting_per_token: Those of them that may wait per queue; 0 for no limit.
         hosts: Names beside the loopback's under which clients ask, in lower case; with a port
             where that is not the daemon's own.
         loading_state: What a client is told while its model is not ready.
@@ -144,6 +146,8 @@ class ServerConfig:
     batch_max_requests: int = 16
     batch_max_s: float = 30.0
     priority_age_s: float = 30.0
+    max_in_flight_per_token: int = 0
+    max_waiting_per_token: int = 0
     loading_state: LoadingState = LoadingState.OFF
     timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
     limits: BodyLimits = field(default_factory=BodyLimits)

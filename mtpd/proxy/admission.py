@@ -100,7 +100,14 @@ def _arrive(state: State, event: Arrive) -> Result:
         return _turn_away(state, event.id, RejectKind.ENGINE, broken.why, rest)
     waiter = Waiter(event.id, event.profile, event.now, event.now + state.timeout_s, event.claim)
     joined, effects = _pump(replace(state, waiting=(*state.waiting, waiter)))
-    if waiter in joined.waiting and len(state.waiting) >= state.limit:
+    if waiter not in joined.waiting:
+        return joined, effects
+    own = [w for w in state.waiting if w.claim.caller == event.claim.caller]
+    limit = state.order.max_waiting_per_caller
+    if event.claim.caller is not None and 0 < limit <= len(own):
+        why = f"the token {event.claim.caller} has as many requests waiting as it may ({limit})"
+        return _turn_away(state, event.id, RejectKind.CALLER, why, event.now - own[0].arrived)
+    if len(state.waiting) >= state.limit:
         why = f"{len(state.waiting)} requests are waiting already"
         oldest = state.waiting[0].arrived if state.waiting else event.now
         # The queue is at least as long as its oldest waiter has waited.

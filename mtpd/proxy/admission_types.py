@@ -64,10 +64,12 @@ class Claim:
     Attributes:
         priority: How urgent it is.
         alone: Nothing else may run beside it, as it may bring its engine down.
+        caller: Name of the token that came with it, or None.
     """
 
     priority: Priority = Priority.NORMAL
     alone: bool = False
+    caller: str | None = None
 
 
 ORDINARY = Claim()
@@ -75,18 +77,20 @@ ORDINARY = Claim()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """How far requests for the serving model may go before those for another.
+    """Who may overtake whom, and how many of one caller may wait.
 
     Attributes:
         batch_max_requests: How many may overtake one waiter in one turn of a model; 0 keeps
             the order of arrival.
         batch_max_s: For how long in one turn.
         age_s: After how long a waiter counts as one priority higher, and once more.
+        max_waiting_per_caller: How many requests of one caller may wait; 0 for no limit.
     """
 
     batch_max_requests: int = 16
     batch_max_s: float = 30.0
     age_s: float = 30.0
+    max_waiting_per_caller: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +309,7 @@ class RejectKind(enum.StrEnum):
     ENGINE = "engine"
     CLOSED = "closed"
     REMOVED = "removed"
+    CALLER = "caller"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from aiohttp import web
 from mtpd.events import RequestFinished
 from mtpd.proxy import replies
 from mtpd.proxy.admission_types import ORDINARY, Claim
+from mtpd.proxy.callers import CALLER
 from mtpd.proxy.company import Company
 from mtpd.proxy.herald import TICK_S, Herald
 from mtpd.proxy.loading import Words, speaks
@@ -29,6 +30,7 @@ from mtpd.proxy.outcomes import (
     UpstreamLostError,
 )
 from mtpd.proxy.pace import Pace
+from mtpd.proxy.quotas import Quotas, Visit
 from mtpd.proxy.relay import ClientGoneError, Exchange
 from mtpd.proxy.usage import usage_of
 from mtpd.proxy.wishes import DEADLINE_HEADER, BadWish, Wishes, wishes
@@ -49,7 +51,7 @@ log = structlog.get_logger()
 ATTEMPTS = 2
 CLIENT_GONE = 499
 FAILED = 400
-FORECAST = frozenset({"full", "deadline"})
+FORECAST = frozenset({"full", "deadline", "caller", "model"})
 """Rejections of a queue that moves; the others know themselves when to come back."""
 
 
@@ -89,10 +91,12 @@ class Record:
     path: str
     profile: str
     wishes: Wishes
+    visit: Visit
     began: float
     outcome: str = "failed"
     status: int = 500
     herald: Herald | None = None
+    refused: str | None = None
 
 
 class Carrier:
@@ -104,6 +108,8 @@ class Carrier:
         clock: Measures durations.
         headers: Of every response.
         tick_s: Between two words to a client that waits, where it is told any.
+        quotas: How many requests may be open at once.
+        quotas: How many requests may be open at once.
     """
 
     def __init__(
@@ -114,9 +120,10 @@ class Carrier:
         clock: Clock,
         headers: Mapping[str, str],
         tick_s: float = TICK_S,
+        quotas: Quotas,
     ) -> None:
         self._board, self._on_finished, self._clock = board, on_finished, clock
-        self._headers, self._tick_s = headers, tick_s
+        self._headers, self._tick_s, self._quotas = headers, tick_s, quotas
         self._pace, self._company = Pace(), Company()
 
     async def carry(self, request: web.Request, profile: str, order: Order) -> web.StreamResponse:
@@ -126,7 +133,10 @@ class Carrier:
             refused = replies.error(400, asked.message, code="invalid_header", param=asked.header)
             refused.headers.update(self._headers)
             return refused
-        record = Record(secrets.token_hex(8), request.path, profile, asked, self._clock.now())
+        visit = Visit(profile, request.get(CALLER))
+        record = Record(
+            secrets.token_hex(8), request.path, profile, asked, visit, self._clock.now()
+        )
         record.herald = self._herald(order, record)
         headers = {**self._headers, "X-Mtpd-Profile": profile}
         exchange = Exchange(request, order, headers=headers)
@@ -145,10 +155,11 @@ class Carrier:
 
     async def _served(self, exchange: Exchange, record: Record) -> web.StreamResponse:
         try:
-            await self._within(record.wishes.deadline_s, exchange, record)
+            with self._quotas.counted(record.visit):
+                await self._within(record.wishes.deadline_s, exchange, record)
         except RejectedError as error:
-            record.outcome, record.status = "rejected", error.status
-            self._forecast(error)
+            record.outcome, record.status, record.refused = "rejected", error.status, error.kind
+            self._forecast(error, record.visit)
             return await self._end(exchange, record, replies.rejected(error))
         except NoStreamError as error:
             record.outcome, record.status = "failed", error.status
@@ -216,15 +227,17 @@ class Carrier:
         if beside is not None:
             await exchange.over(beside, attempt=attempt)
             return
-        claim = Claim(priority=record.wishes.priority)
+        claim = Claim(priority=record.wishes.priority, caller=record.visit.caller)
+        arrived = self._clock.now()
         leased = self._board.lease(record.profile, request_id=record.id, claim=claim)
         async with AsyncExitStack() as stack:
             if record.herald is None:
                 lease = await stack.enter_async_context(leased)
             else:
                 lease = await record.herald.lease(stack, exchange, leased)
+            self._pace.admitted(arrived, self._clock.now())
             with self._company.of(lease.engine_id, record.id):
-                await self._use(exchange, lease, attempt)
+                await self._use(exchange, record.visit, lease, attempt)
 
     def _herald(self, order: Order, record: Record) -> Herald | None:
         """Who tells the client while it waits, if it is to be told anything."""
@@ -240,18 +253,22 @@ class Carrier:
             tick_s=self._tick_s,
         )
 
-    async def _use(self, exchange: Exchange, lease: Lease, attempt: int) -> None:
-        began = self._clock.now()
+    async def _use(self, exchange: Exchange, visit: Visit, lease: Lease, attempt: int) -> None:
+        began, visit.runs = self._clock.now(), True
         try:
             await exchange.over(lease, attempt=attempt)
         finally:
+            visit.runs = False
             self._pace.ended(self._clock.now() - began)
 
-    def _forecast(self, error: RejectedError) -> None:
-        if error.kind in FORECAST:
-            queue = self._board.queue()
+    def _forecast(self, error: RejectedError, visit: Visit) -> None:
+        """Say when the queue will have moved so far that another attempt may be taken."""
+        least_s, queue = error.retry_after_s, self._board.queue()
+        if (running := self._quotas.running(visit, error.kind)) > 0:
+            error.retry_after_s = self._pace.place_after_s(least_s, running=running)
+        elif error.kind in FORECAST:
             error.retry_after_s = self._pace.retry_after_s(
-                error.retry_after_s, waiting=queue.waiting, running=queue.in_flight
+                least_s, waiting=queue.waiting, running=queue.in_flight
             )
 
     def _own(self, response: web.Response, record: Record) -> web.Response:
@@ -269,6 +286,7 @@ class Carrier:
                 path=record.path,
                 outcome=record.outcome,
                 status=record.status,
+                refused=record.refused,
                 duration_s=self._clock.now() - record.began,
                 prompt_tokens=usage.prompt_tokens,
                 completion_tokens=usage.completion_tokens,

@@ -21,6 +21,7 @@ from mtpd.proxy.herald import TICK_S
 from mtpd.proxy.passing import PREFIX, Passed, open_to_all, split
 from mtpd.proxy.payload import Form, Whole
 from mtpd.proxy.props import props
+from mtpd.proxy.quotas import Quotas
 from mtpd.proxy.relay import Order
 from mtpd.proxy.route import BadBody, Names, Routed, UnknownModel, route, route_name
 
@@ -54,6 +55,7 @@ class Front:
         bodies: Bodies,
         conditions: Callable[[str], Conditions],
         tick_s: float,
+        quotas: Quotas,
     ) -> None:
         self._board, self._names, self._models, self._owns = board, names, models, owns
         self._bodies, self._conditions = bodies, conditions
@@ -64,6 +66,7 @@ class Front:
             clock=clock,
             headers=self._headers,
             tick_s=tick_s,
+            quotas=quotas,
         )
 
     async def health(self, _: web.Request) -> web.Response:
@@ -181,6 +184,7 @@ def mount(
     bodies: Bodies | None = None,
     conditions: Callable[[str], Conditions] = lambda _profile: Conditions(),
     tick_s: float = TICK_S,
+    quotas: Quotas | None = None,
 ) -> None:
     """Add the inference endpoints, the list of models and the health check.
 
@@ -197,6 +201,7 @@ def mount(
         bodies: Reads request bodies within its limits; the usual ones if left out.
         conditions: On which the requests for a profile are served.
         tick_s: Between two words to a client that waits, where it is told any.
+        quotas: How many requests may be open at once; any number if left out.
     """
     front = Front(
         board=board,
@@ -209,6 +214,7 @@ def mount(
         bodies=bodies or Bodies(),
         conditions=conditions,
         tick_s=tick_s,
+        quotas=quotas or Quotas(),
     )
     app.add_routes([web.post(e.path, partial(front.relay, e)) for e in ENDPOINTS])
     app.add_routes([web.post(e.path, partial(front.form, e)) for e in FORMS])

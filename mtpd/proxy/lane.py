@@ -26,7 +26,6 @@ from mtpd.proxy.admission_types import (
     Hold,
     Leave,
     Reject,
-    RejectKind,
     Release,
     State,
     Tick,
@@ -141,10 +140,7 @@ class Lane:
         if isinstance(ticket.outcome, Reject):
             rejected = ticket.outcome
             raise RejectedError(
-                rejected.why,
-                kind=rejected.kind.value,
-                retry_after_s=rejected.retry_after_s,
-                status=404 if rejected.kind is RejectKind.REMOVED else 503,
+                rejected.why, kind=rejected.kind.value, retry_after_s=rejected.retry_after_s
             )
 
     def ahead(self, request_id: str) -> int:

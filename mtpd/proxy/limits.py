@@ -32,11 +32,16 @@ class Limits(Protocol):
     def priority_age_s(self) -> float:
         """Seconds after which a waiter counts as one priority higher."""
 
+    @property
+    def max_waiting_per_token(self) -> int:
+        """Requests of one token that may wait per device; 0 for no limit."""
+
 
 def order_of(limits: Limits) -> Order:
-    """Who may overtake whom."""
+    """Who may overtake whom, and how many of one caller may wait."""
     return Order(
         batch_max_requests=limits.batch_max_requests,
         batch_max_s=limits.batch_max_s,
         age_s=limits.priority_age_s,
+        max_waiting_per_caller=limits.max_waiting_per_token,
     )

@@ -18,18 +18,22 @@ __all__ = [
 ]
 
 
+_STATUS = {"removed": 404, "caller": 429, "model": 429, "poison": 422}
+
+
 class RejectedError(MtpdError):
     """A request was turned away before it reached an engine.
 
     Attributes:
         status: HTTP status for the client.
         retry_after_s: When another attempt makes sense.
-        kind: full, deadline, engine, closed or removed.
+        kind: full, deadline, engine, closed, removed, caller (one of too many of a token),
+            model (one of too many for a model) or poison (it has brought its engine down).
     """
 
-    def __init__(self, message: str, *, kind: str, retry_after_s: int, status: int = 503) -> None:
+    def __init__(self, message: str, *, kind: str, retry_after_s: int) -> None:
         super().__init__(message)
-        self.status = status
+        self.status = _STATUS.get(kind, 503)
         self.retry_after_s = retry_after_s
         self.kind = kind
 

@@ -14,10 +14,22 @@ KEPT = 32
 
 
 class Pace:
-    """Remembers how long the latest requests used an engine."""
+    """Remembers how long the latest requests used an engine, and how the queue moved."""
 
     def __init__(self) -> None:
         self._used_s: deque[float] = deque(maxlen=KEPT)
+        self._apart_s: deque[float] = deque(maxlen=KEPT)
+        self._admitted: float | None = None
+
+    def admitted(self, arrived: float, now: float) -> None:
+        """A request's turn has come.
+
+        Where it was waiting already when the one before it was admitted, the time between
+        the two is what one turn of the queue takes, changes of engine included.
+        """
+        if self._admitted is not None and arrived <= self._admitted:
+            self._apart_s.append(max(0.0, now - self._admitted))
+        self._admitted = now
 
     def ended(self, used_s: float) -> None:
         """A request has used an engine for so many seconds."""
@@ -26,9 +38,12 @@ class Pace:
     def wait_s(self, *, waiting: int, running: int) -> float | None:
         """Seconds until those who wait now have had their turn; None before the first request.
 
-        Each of the ``running`` places becomes free once in a mean time of use (Little's
-        law with the arrivals left out, as who is told to come back does not wait).
+        Every turn takes what the latest turns took, whatever their order was. While none
+        was seen, each of the ``running`` places becomes free once in a mean time of use
+        (Little's law with the arrivals left out, as who is told to come back does not wait).
         """
+        if self._apart_s:
+            return waiting * fmean(self._apart_s)
         if not self._used_s:
             return None
         return waiting * fmean(self._used_s) / max(1, running)
@@ -41,5 +56,13 @@ class Pace:
             waiting: Requests in the queue.
             running: Requests that use an engine.
         """
-        forecast = self.wait_s(waiting=waiting, running=running)
-        return least_s if forecast is None else min(MAX_S, max(least_s, math.ceil(forecast)))
+        return _whole(least_s, self.wait_s(waiting=waiting, running=running))
+
+    def place_after_s(self, least_s: int, *, running: int) -> int:
+        """Whole seconds until one of at least one that run has ended."""
+        forecast = fmean(self._used_s) / running if self._used_s else None
+        return _whole(least_s, forecast)
+
+
+def _whole(least_s: int, forecast: float | None) -> int:
+    return least_s if forecast is None else min(MAX_S, max(least_s, math.ceil(forecast)))

@@ -41,7 +41,10 @@ _CODES = {
     "deadline": "queue_timeout",
     "engine": "engine_unavailable",
     "closed": "stopping",
+    "caller": "rate_limit_exceeded",
+    "model": "concurrency_limit",
 }
+_KINDS = {"caller": "rate_limit_error", "model": "rate_limit_error"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +133,20 @@ def body_stopped(*, timed_out: bool) -> web.Response:
 
 
 def rejected(outcome: RejectedError) -> web.Response:
-    """503 with Retry-After; 404 where its model was taken from the configuration."""
-    if outcome.kind == "removed":
-        return error(outcome.status, str(outcome), code="model_not_found", param="model")
-    return error(
-        outcome.status,
-        str(outcome),
-        kind="unavailable_error",
-        code=_CODES[outcome.kind],
-        retry_after_s=outcome.retry_after_s,
-    )
+    """503 with Retry-After; 429 beyond a limit, 422 in quarantine, 404 of a model that is gone."""
+    match outcome.kind:
+        case "removed":
+            return error(outcome.status, str(outcome), code="model_not_found", param="model")
+        case "poison":
+            return error(outcome.status, str(outcome), code="request_quarantined")
+        case _:
+            return error(
+                outcome.status,
+                str(outcome),
+                kind=_KINDS.get(outcome.kind, "unavailable_error"),
+                code=_CODES[outcome.kind],
+                retry_after_s=outcome.retry_after_s,
+            )
 
 
 def upstream_lost(outcome: UpstreamLostError) -> web.Response:

@@ -41,6 +41,7 @@ class Queue:
     batch_max_requests: int = 16
     batch_max_s: float = 30.0
     priority_age_s: float = 30.0
+    max_waiting_per_token: int = 0
 
 
 def arm(profile: str, depth: int = 0) -> Arm:

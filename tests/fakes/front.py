@@ -16,6 +16,7 @@ from aiohttp import web
 
 from mtpd.config.model import BodyLimits, ServerTimeouts
 from mtpd.proxy.body import Bounds
+from mtpd.proxy.callers import CALLER
 from mtpd.proxy.conditions import Conditions
 from mtpd.proxy.forward import mount
 from mtpd.proxy.replies import ModelCard
@@ -27,15 +28,19 @@ from tests.fakes.upstream import upstream
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from aiohttp.typedefs import Handler
+
     from mtpd.clock import Clock
     from mtpd.events import RequestFinished
     from mtpd.proxy.body import Bodies
     from mtpd.proxy.carry import Board
+    from mtpd.proxy.quotas import Quotas
     from tests.fakes.upstream import Script, Upstream
 
 __all__ = ["Front", "Stage", "bounds", "front", "stage"]
 
 CHAT = "/v1/chat/completions"
+CALLER_HEADER = "X-Test-Caller"
 USUAL = Bounds.of(BodyLimits(), ServerTimeouts())
 
 
@@ -124,6 +129,14 @@ class Wire:
         self.writer.transport.abort()
 
 
+@web.middleware
+async def as_caller(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Take the name of a token from a header, in the place of real tokens."""
+    if (name := request.headers.get(CALLER_HEADER)) is not None:
+        request[CALLER] = name
+    return await handler(request)
+
+
 @asynccontextmanager
 async def front(
     board: Board,
@@ -133,6 +146,7 @@ async def front(
     called: Mapping[str, str] = MappingProxyType({}),
     conditions: Conditions = Conditions(),  # noqa: B008 - frozen
     tick_s: float = 0.01,
+    quotas: Quotas | None = None,
 ) -> AsyncIterator[Front]:
     """The endpoints on a loopback port while the block runs; profiles "a" and "b".
 
@@ -140,7 +154,7 @@ async def front(
     """
     finished: list[RequestFinished] = []
     owned: list[str] = []
-    app = web.Application()
+    app = web.Application(middlewares=[as_caller])
     mount(
         app,
         board=board,
@@ -158,6 +172,7 @@ async def front(
         bodies=bodies,
         conditions=lambda _profile: conditions,
         tick_s=tick_s,
+        quotas=quotas,
     )
     async with AsyncExitStack() as stack:
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
@@ -182,6 +197,7 @@ async def stage(
     called: Mapping[str, str] = MappingProxyType({}),
     conditions: Conditions = Conditions(),  # noqa: B008 - frozen
     tick_s: float = 0.01,
+    quotas: Quotas | None = None,
 ) -> AsyncIterator[Stage]:
     """Serve while the block runs; profiles "a" and "b" share the scripted engine."""
     async with AsyncExitStack() as stack:
@@ -199,6 +215,7 @@ async def stage(
                 called=called,
                 conditions=conditions,
                 tick_s=tick_s,
+                quotas=quotas,
             )
         )
         yield Stage(**vars(ready), bench=made, engine=engine)

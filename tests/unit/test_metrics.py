@@ -245,3 +245,12 @@ def test_a_speed_that_is_not_known_makes_no_series() -> None:
     where = {"profile": views.QWEN, "class": first.name, "depth": "0"}
     assert _value(metrics, "mtpd_live_requests", **where) == 180.5
     assert _value(metrics, "mtpd_live_decode_tokens_per_second", **where) is None
+
+
+def test_a_request_that_is_turned_away_is_counted_by_reason() -> None:
+    metrics = _metrics()
+    metrics.observe(REQUEST)
+    metrics.observe(replace(REQUEST, outcome="rejected", status=429, refused="caller"))
+    name = "mtpd_requests_refused_total"
+    assert _value(metrics, name, profile="tiny", reason="caller") == 1
+    assert _value(metrics, name, profile="tiny", reason="full") is None

@@ -136,6 +136,10 @@ def test_what_llama_swap_refuses_is_a_fault(text: str, told_fault: str) -> None:
         ("    proxy: [1]\n", "4: models.m.proxy: must be text"),
         ("    proxy: 'http://[x'\n", "4: models.m.proxy: is no URL: Invalid IPv6 URL"),
         ("    ttl: -2\n", "4: models.m.ttl: must be a whole number of at least -1, not -2"),
+        (
+            "    concurrencyLimit: -1\n",
+            "4: models.m.concurrencyLimit: must be a whole number of at least 0, not -1",
+        ),
         ("    ttl: long\n", "4: models.m.ttl: must be a whole number of at least -1, not 'long'"),
         ("    env: A=1\n", "4: models.m.env: must be a list of NAME=VALUE"),
         ("    env: [A]\n", "4: models.m.env.0: must be NAME=VALUE"),
@@ -278,7 +282,7 @@ def test_the_settings_of_the_daemon() -> None:
         ("    capabilities: {tools: true}\n", Kind.NOT_HONOURED, "capabilities"),
         ("    unlisted: false\n", None, ""),
         ("    concurrencyLimit: 0\n", None, ""),
-        ("    concurrencyLimit: 4\n", Kind.NOT_HONOURED, "concurrencyLimit"),
+        ("    concurrencyLimit: 4\n", None, ""),
         ("    filters: {strip_params: temperature}\n", Kind.NOT_HONOURED, "filters.strip_params"),
         ("    checkEndpoint: /health\n", None, ""),
         ("    checkEndpoint: none\n", Kind.NOTE, "checkEndpoint"),
@@ -363,6 +367,13 @@ def test_keys_of_the_file_that_the_server_has(text: str, settings: dict[str, obj
 def test_a_ttl_of_0_is_said_and_one_of_minus_1_is_not() -> None:
     assert profile(one_model("-c 1 -np 1", "    ttl: 0\n"))["ttl_s"] == 0
     assert "ttl_s" not in profile(one_model("-c 1 -np 1", "    ttl: -1\n"))
+
+
+def test_a_limit_of_requests_at_once_is_kept_and_the_default_is_the_queue() -> None:
+    limited = profile(one_model("-c 1 -np 1", "    concurrencyLimit: 4\n"))
+    assert limited["concurrency_limit"] == 4
+    default = profile(one_model("-c 1 -np 1", "    concurrencyLimit: 0\n"))
+    assert "concurrency_limit" not in default
 
 
 @pytest.mark.parametrize(

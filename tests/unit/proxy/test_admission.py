@@ -336,3 +336,21 @@ def test_other_limits_hold_for_those_who_come_from_then_on() -> None:
 def test_another_order_holds_for_those_who_wait_already() -> None:
     state, _ = play(STRICT, Ready("a", 2), Arrive(1, "a", 0), Arrive(2, "b", 1), Arrive(3, "a", 2))
     assert step(state, Bound(3, 120.0, Order(batch_max_requests=1)))[1] == (Admit(3),)
+
+
+def test_one_caller_may_have_only_so_many_in_the_queue() -> None:
+    state = replace(EMPTY, order=Order(max_waiting_per_caller=1))
+    mine, other = Claim(caller="mine"), Claim(caller="other")
+    state, _ = play(state, Arrive(1, "a", 0.0, mine), Arrive(2, "a", 1.0, other))
+    state, effects = play(state, Arrive(3, "a", 2.5, mine))
+    why = "the token mine has as many requests waiting as it may (1)"
+    assert effects == [Reject(3, RejectKind.CALLER, why, 3)]
+    assert play(state, Arrive(4, "a", 3.0))[1] == []
+    assert play(state, Leave(1), Arrive(4, "a", 3.0, mine))[1] == []
+
+
+def test_a_caller_at_its_limit_may_still_use_a_free_slot() -> None:
+    state = replace(EMPTY, order=Order(max_waiting_per_caller=1))
+    mine = Claim(caller="mine")
+    state, _ = play(state, Ready("a", 2), Arrive(1, "a", 0, mine), Arrive(2, "b", 0, mine))
+    assert step(state, Arrive(3, "a", 1.0, mine))[1] == (Admit(3),)

@@ -32,3 +32,26 @@ def test_an_old_model_is_forgotten() -> None:
     for _ in range(KEPT):
         pace.ended(1.0)
     assert pace.wait_s(waiting=1, running=1) == 1.0
+
+
+def test_a_queue_that_moved_tells_by_itself_how_fast_changes_of_engine_included() -> None:
+    pace = Pace()
+    pace.ended(2.0)
+    for now in (10.0, 12.0, 24.0):  # the last one waited for another engine, too
+        pace.admitted(arrived=5.0, now=now)
+    assert pace.wait_s(waiting=3, running=1) == 3 * 7.0
+
+
+def test_requests_that_came_to_an_idle_engine_say_nothing_of_a_queue() -> None:
+    pace = Pace()
+    pace.ended(2.0)
+    for now in (10.0, 500.0):
+        pace.admitted(arrived=now, now=now)
+    assert pace.wait_s(waiting=3, running=1) == 6.0
+
+
+def test_a_place_is_free_when_one_of_those_that_run_has_ended() -> None:
+    pace = Pace()
+    assert pace.place_after_s(2, running=3) == 2
+    pace.ended(12.0)
+    assert pace.place_after_s(1, running=3) == 4
