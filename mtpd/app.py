@@ -162,6 +162,7 @@ async def daemon(
         # Runs first at the end: open streams are cut, so that the listener can close.
         stack.callback(house.switchboard.close, "the daemon is stopping")
         bus.publish(DaemonStarted(version=__version__))
+        tasks.start_soon(house.preloader.run)
         log.info("daemon.serving", url=url, control_socket=str(socket_path), engine=engine.label)
         yield Daemon(
             control=control,

@@ -28,6 +28,7 @@ from mtpd.control.loop import ControlLoop
 from mtpd.control.metering import Meter
 from mtpd.control.models import ModelReports
 from mtpd.control.parts import Parts
+from mtpd.control.preload import Preloader
 from mtpd.control.recorder import StoreRecorder
 from mtpd.control.residency import Residencies
 from mtpd.control.restore import restore
@@ -184,6 +185,13 @@ class House:
             is_current=self.planner.is_current,
             asking=self.idle.asking,
             decide=self.recorder.decide,
+        )
+        self.preloader = Preloader(
+            config=config,
+            choices=self.choices,
+            bring_up=self.switchboard.bring_up,
+            recorder=self.recorder,
+            journal=self.journal,
         )
         held = SwitchboardDevice(
             switchboard=self.switchboard, heard=self._heard, refusal=self.telemetry.gates.refusal

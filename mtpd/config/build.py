@@ -108,6 +108,7 @@ def _server(table: ServerTable, origins: Origins) -> ServerConfig:
         queue_timeout_s=table.queue_timeout_s,
         watch_config=table.watch_config,
         ttl_s=table.ttl_s,
+        preload=tuple(dict.fromkeys(table.preload)),
         list_aliases=table.list_aliases,
         batch_max_requests=table.batch_max_requests,
         batch_max_s=table.batch_max_s,

@@ -110,6 +110,7 @@ def check_root(root: RootTable, *, all_models: frozenset[str]) -> Iterator[Findi
     for name, model in root.models.items():
         yield from _model(("models", name), name, model)
     yield from _names(root)
+    yield from _preload(root, all_models)
     for name, pool in root.pools.items():
         yield from _pool(("pools", name), pool, all_models)
         yield from _can_be_measured(("pools", name), pool, root)
@@ -221,6 +222,18 @@ def _names(root: RootTable) -> Iterator[Finding]:
             elif alias in taken:
                 yield path, f"the alias {alias!r} is already {taken[alias]}"
             taken.setdefault(alias, f"an alias of {name!r}")
+
+
+def _preload(root: RootTable, all_models: frozenset[str]) -> Iterator[Finding]:
+    """What is to be loaded at the start is a model or a pool, by any of its names."""
+    others = (
+        alias for name, model in root.models.items() for _, alias in _other_names(name, model)
+    )
+    known = {*all_models, *root.pools, *others}
+    for number, name in enumerate(root.server.preload):
+        if name not in known:
+            message = f"there is no model or pool {name!r}{did_you_mean(name, known)}"
+            yield ("server", "preload", number), message
 
 
 def _other_names(name: str, model: ModelTable) -> Iterator[tuple[Path, str]]:

@@ -97,6 +97,7 @@ class ServerTable(Table):
     queue_timeout_s: float = Field(default=120.0, gt=0.0, le=_DAY_S)
     watch_config: bool = False
     ttl_s: Ttl = 0.0
+    preload: list[Text] = Field(default_factory=list)
     list_aliases: bool = False
     batch_max_requests: int = Field(default=16, ge=0, le=100_000)
     batch_max_s: float = Field(default=30.0, ge=0.0, le=_DAY_S)

@@ -122,6 +122,7 @@ class ServerConfig:
         queue_timeout_s: Seconds after which a waiting request gets 503.
         watch_config: Whether a configuration that was saved is read again by itself.
         ttl_s: Seconds without a request after which an engine is unloaded; 0 means never.
+        preload: Models and pools that are loaded once the daemon serves, in this order.
         list_aliases: Whether ``/v1/models`` lists every alias as a model of its own.
         batch_max_requests: Requests for the serving model that may overtake one for another.
         batch_max_s: Seconds for which they may.
@@ -142,6 +143,7 @@ class ServerConfig:
     queue_timeout_s: float = 120.0
     watch_config: bool = False
     ttl_s: float = 0.0
+    preload: tuple[str, ...] = ()
     list_aliases: bool = False
     batch_max_requests: int = 16
     batch_max_s: float = 30.0

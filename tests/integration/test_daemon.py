@@ -403,3 +403,20 @@ async def test_a_model_that_does_not_fit_is_served_only_where_its_profile_accept
             assert reply.status == status
             text = await reply.text()
         assert ("does not fit" in text) == (status == 503)
+
+
+async def test_models_to_preload_are_loaded_once_it_serves_and_reported() -> None:
+    async with home() as place:
+        text = place.config.read_text().replace("[server]", '[server]\npreload = ["first"]')
+        place.config.write_text(text)
+        async with daemon_at(place) as (running, _):
+            with anyio.fail_after(30):
+                while not await _loaded(running):  # noqa: ASYNC110 - rows tell nobody
+                    await anyio.sleep(0.01)
+            (decision,) = await running.control.decisions(subject="alpha", limit=1)
+            assert (decision.act, decision.outcome) == ("load", "loaded")
+
+
+async def _loaded(running: Daemon) -> bool:
+    decisions = await running.control.decisions(subject="alpha", limit=1)
+    return any(one.outcome for one in decisions)

@@ -345,3 +345,11 @@ def test_a_file_above_the_limit_is_not_parsed(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert problems(tmp_path / "no.toml") == (f"{tmp_path}/no.toml: does not exist",)
     assert problems(tmp_path) == (f"{tmp_path}: is not a regular file",)
+
+
+def test_a_model_to_preload_that_is_not_there(tmp_path: Path) -> None:
+    model = '[models.tiny]\nmodel = "/m.gguf"\naliases = ["x"]\n'
+    problem = only_problem(tmp_path, f'[server]\npreload = ["x", "tinyy"]\n{model}')
+    assert problem == (
+        "mtpd.toml:2: server.preload.1: there is no model or pool 'tinyy'; did you mean 'tiny'?"
+    )
