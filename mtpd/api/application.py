@@ -80,6 +80,7 @@ def application(
         instance=instance,
         owns=owns,
         bodies=Bodies(lambda: Bounds.of(config.server.limits, config.server.timeouts)),
+        limits=lambda: config.server.limits,
         conditions=lambda profile: conditions(config.now, profile),
         quotas=Quotas(
             per_caller=lambda: config.server.max_in_flight_per_token,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from mtpd.config.serving import BodyLimits
 from mtpd.proxy import replies
 from mtpd.proxy.body import Bodies
 from mtpd.proxy.carry import Carrier
@@ -20,6 +21,7 @@ from mtpd.proxy.form_scan import FormScan, boundary_of
 from mtpd.proxy.herald import TICK_S
 from mtpd.proxy.passing import PREFIX, Passed, open_to_all, split
 from mtpd.proxy.payload import Form, Whole
+from mtpd.proxy.policy import examine
 from mtpd.proxy.props import props
 from mtpd.proxy.quotas import Quotas
 from mtpd.proxy.relay import Order
@@ -54,11 +56,12 @@ class Front:
         owns: Callable[[web.Request], bool],
         bodies: Bodies,
         conditions: Callable[[str], Conditions],
+        limits: Callable[[], BodyLimits],
         tick_s: float,
         quotas: Quotas,
     ) -> None:
         self._board, self._names, self._models, self._owns = board, names, models, owns
-        self._bodies, self._conditions = bodies, conditions
+        self._bodies, self._conditions, self._limits = bodies, conditions, limits
         self._headers = {**replies.SERVER, "X-Mtpd-Instance": instance}
         self._carrier = Carrier(
             board=board,
@@ -94,7 +97,7 @@ class Front:
             refused = await self._bodies.read(request, buffer)
             if refused is not None:
                 return self._own(refused)
-            outcome = route(bytes(buffer), self._names())
+            outcome = route(bytes(buffer), self._names(), endpoint, self._limits())
             match outcome:
                 case Routed(profile=profile, stream=stream, body=body, traits=traits):
                     order = Order(
@@ -151,20 +154,32 @@ class Front:
             if endpoint is None:
                 return self._own(replies.not_open(request.method, passed.target))
         with self._bodies.counted() as buffer:
-            refused = self._bodies.refuse_coding(request)
-            refused = refused or await self._bodies.read_any(request, buffer)
-            if refused is not None:
-                return self._own(refused)
+            body = await self._body_for(endpoint, request, buffer)
+            if isinstance(body, web.Response):
+                return self._own(body)
             query = request.rel_url.raw_query_string
             order = Order(
                 method=request.method,
                 target=passed.target + (f"?{query}" if query else ""),
-                payload=Whole(bytes(buffer)),
+                payload=Whole(body),
                 dialect=Dialect.PLAIN if endpoint is None else endpoint.dialect,
                 light=endpoint is not None and endpoint.light,
                 conditions=self._conditions(passed.profile),
             )
             return await self._carrier.carry(request, passed.profile, order)
+
+    async def _body_for(
+        self, endpoint: Endpoint | None, request: web.Request, buffer: bytearray
+    ) -> bytes | web.Response:
+        """What may be sent of a body of any type; all of it for the daemon's own user."""
+        refused = self._bodies.refuse_coding(request)
+        refused = refused or await self._bodies.read_any(request, buffer)
+        if refused is not None:
+            return refused
+        if endpoint is None or not buffer or self._owns(request):
+            return bytes(buffer)
+        examined = examine(bytes(buffer), endpoint, self._limits())
+        return replies.bad_body(examined) if isinstance(examined, BadBody) else examined.body
 
     def _own(self, response: web.Response) -> web.Response:
         response.headers.update(self._headers)
@@ -183,6 +198,7 @@ def mount(
     owns: Callable[[web.Request], bool] = lambda _request: False,
     bodies: Bodies | None = None,
     conditions: Callable[[str], Conditions] = lambda _profile: Conditions(),
+    limits: Callable[[], BodyLimits] = BodyLimits,
     tick_s: float = TICK_S,
     quotas: Quotas | None = None,
 ) -> None:
@@ -200,6 +216,7 @@ def mount(
             engine below ``/upstream``.
         bodies: Reads request bodies within its limits; the usual ones if left out.
         conditions: On which the requests for a profile are served.
+        limits: What a body may hold.
         tick_s: Between two words to a client that waits, where it is told any.
         quotas: How many requests may be open at once; any number if left out.
     """
@@ -213,6 +230,7 @@ def mount(
         owns=owns,
         bodies=bodies or Bodies(),
         conditions=conditions,
+        limits=limits,
         tick_s=tick_s,
         quotas=quotas or Quotas(),
     )

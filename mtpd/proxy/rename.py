@@ -1,4 +1,4 @@
-"""Another model name in a JSON body, every other byte as it came; pure."""
+"""Another value at the top of a JSON body, every other byte as it came; pure."""
 
 from __future__ import annotations
 
@@ -9,40 +9,46 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["renamed"]
+__all__ = ["renamed", "with_value"]
 
 _DECODER = json.JSONDecoder()
 _BLANK = re.compile(r"[ \t\n\r]*")
 
 
 def renamed(body: bytes, model: str) -> bytes:
-    """The body with this value of ``model`` at its top, which is added where there is none.
+    """The body with this value of ``model`` at its top, which is added where there is none."""
+    return with_value(body, "model", json.dumps(model))
+
+
+def with_value(body: bytes, key: str, value: str) -> bytes:
+    """The body with a value at its top, in place of the present one or added.
 
     Args:
         body: A JSON object in UTF-8 that ``json.loads`` takes.
-        model: The name for the engine.
+        key: Its key, of which JSON needs nothing escaped.
+        value: As JSON.
     """
-    text, name = body.decode(), json.dumps(model)
+    text = body.decode()
     parts: list[str] = []
     done = 0
-    for start, end in _values(text):
-        parts += (text[done:start], name)
+    for start, end in _values(text, key):
+        parts += (text[done:start], value)
         done = end
     if parts:
         return "".join((*parts, text[done:])).encode()
     inside = text.index("{") + 1
     comma = "" if text[_blank(text, inside)] == "}" else ","
-    return f'{text[:inside]}"model":{name}{comma}{text[inside:]}'.encode()
+    return f'{text[:inside]}"{key}":{value}{comma}{text[inside:]}'.encode()
 
 
-def _values(text: str) -> Iterator[tuple[int, int]]:
-    """Where the values of ``model`` begin and end; a key may come twice."""
+def _values(text: str, wanted: str) -> Iterator[tuple[int, int]]:
+    """Where the values of a key begin and end; it may come twice."""
     at = _blank(text, text.index("{") + 1)
     while text[at] != "}":
         key, at = _DECODER.raw_decode(text, at)
         start = _blank(text, _blank(text, at) + 1)
         _, end = _DECODER.raw_decode(text, start)
-        if key == "model":
+        if key == wanted:
             yield start, end
         at = _blank(text, end)
         if text[at] == ",":

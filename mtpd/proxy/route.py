@@ -1,18 +1,22 @@
 """From a request body to the profile that must answer it; pure.
 
-Covers the model name and the stream flag. The body is not changed: llama-server ignores
-``model``, so what the client sent is what the engine gets. Only where the profile names
-another for its engine (``upstream_model``) is that one value replaced.
+Covers the model name and the stream flag; what a body may hold is ``mtpd.proxy.policy``'s.
+The body is not changed: llama-server ignores ``model``, so what the client sent is what the
+engine gets. Only where the profile names another for its engine (``upstream_model``), or a
+number of tokens is configured, is that one value replaced or added.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mtpd.config.serving import BodyLimits
+from mtpd.proxy.endpoints import Endpoint
+from mtpd.proxy.json_body import BadBody
+from mtpd.proxy.policy import examine
 from mtpd.proxy.rename import renamed
 from mtpd.proxy.traits import Traits, traits_of
 
@@ -33,6 +37,8 @@ AUTO = "auto"
 """The model name that leaves the choice to the daemon."""
 
 DEFAULT_POOL = "default"
+PLAIN = Endpoint("", "")
+USUAL = BodyLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +73,6 @@ class UnknownModel:
     known: tuple[str, ...]
     close: tuple[str, ...]
     removed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class BadBody:
-    """The body cannot be understood; the reason is one sentence for the client."""
-
-    reason: str
-    param: str | None = None
 
 
 Route = Routed | UnknownModel | BadBody
@@ -133,11 +131,21 @@ class Names:
         return UnknownModel(name, self.known, close, removed=name in self.removed)
 
 
-def route(body: bytes, names: Names) -> Route:
-    """Read the model name and the stream flag out of a body; total."""
-    parsed = _parse(body)
-    if isinstance(parsed, BadBody):
-        return parsed
+def route(
+    body: bytes, names: Names, endpoint: Endpoint = PLAIN, limits: BodyLimits = USUAL
+) -> Route:
+    """Read what a body asks for, if it may be asked; total.
+
+    Args:
+        body: As it came.
+        names: What model names mean.
+        endpoint: Where it came to.
+        limits: What it may hold.
+    """
+    examined = examine(body, endpoint, limits)
+    if isinstance(examined, BadBody):
+        return examined
+    parsed = examined.fields
     model = parsed.get("model")
     if model is None:
         model = ""
@@ -150,7 +158,7 @@ def route(body: bytes, names: Names) -> Route:
     if isinstance(profile, UnknownModel):
         return profile
     name = names.upstream.get(profile)
-    sent = body if name is None else renamed(body, name)
+    sent = examined.body if name is None else renamed(examined.body, name)
     return Routed(profile, stream is True, sent, traits_of(parsed))
 
 
@@ -158,29 +166,6 @@ def route_name(model: str, names: Names) -> str | UnknownModel:
     """The profile of a request that names its model outside a JSON body; "" for none."""
     profile = names.resolve(model)
     return names.unknown(model) if profile is None else profile
-
-
-def _parse(body: bytes) -> dict[str, object] | BadBody:
-    try:
-        # Strictly UTF-8: json.loads would also guess UTF-16 and UTF-32, the engine does not.
-        parsed: object = json.loads(body.decode())
-    except (ValueError, RecursionError) as error:
-        return BadBody(f"the body is not JSON: {_what(error)}")
-    if not isinstance(parsed, dict):
-        return BadBody("the body must be a JSON object")
-    return parsed
-
-
-def _what(error: ValueError | RecursionError) -> str:
-    match error:
-        case UnicodeDecodeError(start=start):
-            return f"byte {start} is not UTF-8"
-        case json.JSONDecodeError(msg=msg, lineno=line, colno=column):
-            return f"{msg} (line {line}, column {column})"
-        case RecursionError():
-            return "it is nested too deeply"
-        case _:
-            return "a number in it is too long"
 
 
 def _close(name: str, known: Iterable[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import pytest
 from mtpd.proxy.endpoints import ENDPOINTS, Endpoint
 from tests.fakes.actors import Fails
 from tests.fakes.board import arm, until
-from tests.fakes.front import stage
+from tests.fakes.front import CHAT, stage
 from tests.fakes.upstream import Conversation, json_reply, stream
 
 REPLY = b'{"tokens":[1]}'
@@ -233,3 +233,31 @@ async def test_an_error_has_the_outer_fields_of_every_protocol() -> None:
         parsed = json.loads(body)
         assert (parsed["type"], parsed["src"]) == ("error", "mtpd")
         assert parsed["error"]["code"] == "model_not_found"
+
+
+@pytest.mark.parametrize("path", [CHAT, f"/upstream/a{CHAT}"])
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (b'{"id_slot": 0}', "id_slot"),
+        (b'{"grammar": "' + b"(" * 20_000 + b'"}', "grammar"),
+        (b'{"model": "a", "model": "b"}', "model"),
+    ],
+)
+async def test_what_would_misuse_an_engine_never_reaches_it(
+    path: str, body: bytes, param: str
+) -> None:
+    async with stage(json_reply(REPLY)) as s:
+        response, told = await s.post(path, data=body)
+        assert response.status == 400
+        error = json.loads(told)["error"]
+        assert (error["code"], error["param"]) == ("invalid_body", param)
+        assert s.engine.seen == []
+
+
+async def test_the_daemons_own_user_may_send_an_engine_anything() -> None:
+    async with stage(json_reply(REPLY)) as s:
+        s.owned.append("yes")
+        response, _ = await s.post(f"/upstream/a{CHAT}", data=b'{"id_slot": 0}')
+        assert response.status == 200
+        assert s.engine.seen[0].body == b'{"id_slot": 0}'
