@@ -81,15 +81,18 @@ class HttpTarget:
 
     Attributes:
         token: An access token, or None.
+        tls: Whether a reverse proxy with TLS stands before it.
     """
 
     host: str
     port: int
     token: str | None = field(default=None, repr=False)
+    tls: bool = False
 
     def __str__(self) -> str:
         """As a sentence names it."""
-        return f"http://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
 
 Target = UnixTarget | HttpTarget
@@ -131,7 +134,7 @@ def find_target(
         system_sockets: Where a system's daemon has its socket.
 
     Raises:
-        ValueError: ``url`` is not an http URL with a host.
+        ValueError: ``url`` is not an http or https URL with a host.
     """
     if socket_path:
         return UnixTarget(socket_path)
@@ -149,10 +152,11 @@ def find_target(
 
 def _from_url(url: str, token: str | None) -> HttpTarget:
     parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme != "http" or not parts.hostname:
+    usual = {"http": http.client.HTTP_PORT, "https": http.client.HTTPS_PORT}.get(parts.scheme)
+    if usual is None or not parts.hostname:
         message = f"{url!r} is not a URL such as http://127.0.0.1:8080"
         raise ValueError(message)
-    return HttpTarget(parts.hostname, parts.port or 80, token)
+    return HttpTarget(parts.hostname, parts.port or usual, token, tls=parts.scheme == "https")
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -278,8 +282,9 @@ class Client:
         match self.target:
             case UnixTarget(path=path):
                 return _UnixConnection(path, CONNECT_S)
-            case HttpTarget(host=host, port=port):
-                return http.client.HTTPConnection(host, port, timeout=CONNECT_S)
+            case HttpTarget(host=host, port=port, tls=tls):
+                make = http.client.HTTPSConnection if tls else http.client.HTTPConnection
+                return make(host, port, timeout=CONNECT_S)
 
     def _unreachable(self, error: OSError) -> UnreachableError:
         why = error.strerror or str(error)

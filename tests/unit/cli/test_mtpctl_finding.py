@@ -33,6 +33,7 @@ def test_the_nearest_name_wins(tmp_path: Path) -> None:
     environment["MTPD_SOCKET"] = "/named.sock"
     assert found(environment) == UnixTarget("/named.sock")
     assert found(environment, url="http://[::1]:99/") == HttpTarget("::1", 99)
+    assert found(environment, url="https://gpu.lan") == HttpTarget("gpu.lan", 443, tls=True)
     assert found(environment, path="/flag.sock") == UnixTarget("/flag.sock")
 
 

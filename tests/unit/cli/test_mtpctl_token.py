@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -64,3 +66,27 @@ def test_a_token_file_without_an_address_is_no_use(
     ran = Mtpctl(capsys, tmp_path / "s")("--token-file", str(path), "status")
     assert ran.code == 2
     assert "--token-file needs --url" in ran.err
+
+
+def test_a_proxy_is_asked_in_tls_and_gets_no_token_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heard: list[bytes] = []
+
+    def listen_once(listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        with peer:
+            heard.append(peer.recv(4096))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(30)
+        server = threading.Thread(target=listen_once, args=(listener,))
+        server.start()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        path = private(tmp_path / "token", "mtpd_canary")
+        ran = Mtpctl(capsys, tmp_path / "s").bare("--url", url, "--token-file", str(path), "status")
+        server.join()
+    assert ran.code == 3
+    assert f"No daemon answers on {url}" in ran.err
+    assert heard[0].startswith(b"\x16\x03"), "a TLS handshake"
+    assert b"canary" not in heard[0]
