@@ -17,6 +17,7 @@ from mtpd import metrics as prometheus
 from mtpd.api import problem
 from mtpd.api.application import application
 from mtpd.api.gate import Gate
+from mtpd.control.account import MemoryAccount
 from mtpd.control.backend import Control
 from mtpd.control.choices import Choices
 from mtpd.control.device import SwitchboardDevice
@@ -41,6 +42,7 @@ from mtpd.engine.heard import RequestFacts
 from mtpd.engine.kept import PromptCaches
 from mtpd.engine.launch import LaunchPlanner
 from mtpd.events import EngineTransition
+from mtpd.gpu.host import HostProvider
 from mtpd.gpu.identity import pinned
 from mtpd.listen import free_port
 from mtpd.logfeed import LogFeed
@@ -143,10 +145,12 @@ class House:
             alone=lambda: not self._running(),
             log_of=lambda profile: log_path(self._log_dir, profile, card.key),
         )
+        self.seating = Seating(config, device_for=lambda _profile: card.key)
         self.residencies = Residencies(
             config=config,
             planner=self.planner,
             memory=self.memory,
+            seating=self.seating,
             measurements=self.measurements,
             card=card,
             sampler=self.telemetry.sampler,
@@ -171,7 +175,6 @@ class House:
         self.idle = IdleUnloader(
             config=config, recorder=self.recorder, journal=self.journal, clock=clock
         )
-        self.seating = Seating(config, device_for=lambda _profile: card.key)
         self.switchboard: Switchboard[EngineClient] = Switchboard(
             make_actor=self._actor,
             plan_for=self.residencies.plan,
@@ -184,6 +187,13 @@ class House:
             feasible=self.residencies.feasible,
             is_current=self.planner.is_current,
             asking=self.idle.asking,
+            account=MemoryAccount(
+                config=config,
+                memory=self.memory,
+                feasible=self.residencies.feasible,
+                keeper=self.residencies.keeper,
+                host=HostProvider().memory,
+            ),
             decide=self.recorder.decide,
         )
         self.preloader = Preloader(

@@ -20,6 +20,8 @@ from mtpd.units import MIB
 from tuner.types import Evicted, Host, Resident, Spilled, Unknown, passes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mtpd.clock import Clock
     from mtpd.config.live import Configuration
     from mtpd.config.model import Profile
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from mtpd.engine.launch import LaunchPlanner
     from mtpd.gpu.card import Card
     from mtpd.gpu.sampler import Sampler
+    from mtpd.proxy.seats import Seating
     from mtpd.store.ledger import Ledger, LedgerRow
     from mtpd.store.samples import Measurements
     from mtpd.types import LaunchPlan
@@ -42,6 +45,7 @@ class Residencies:
         config: The models.
         planner: Plans starts; its fingerprints name what a verdict belongs to.
         memory: Predicts what a start takes.
+        seating: Which engines may run at once.
         card: Where engines run.
         sampler: Reads it.
         clock: Measures waits.
@@ -57,15 +61,16 @@ class Residencies:
         config: Configuration,
         planner: LaunchPlanner,
         memory: MemoryPlanner,
+        seating: Seating,
         measurements: Measurements,
         card: Card,
         sampler: Sampler,
         clock: Clock,
     ) -> None:
         self._config, self._planner, self._memory = config, planner, memory
-        self._measurements = measurements
+        self._measurements, self._seating = measurements, seating
         self.keeper = CardKeeper(sampler, clock=clock) if card.is_gpu else None
-        self.feasible = Feasibility(self._room_bytes)
+        self.feasible = Feasibility(self._room_bytes, self._free_bytes)
 
     async def restore(self, ledger: Ledger) -> None:
         """Take over what earlier lives of the daemon found, and what can be predicted."""
@@ -86,7 +91,8 @@ class Residencies:
         if self.keeper is None:
             return self._planner.plan(arm)
         if self._config.profiles[arm.profile].opaque is not None:
-            plan, measured = self._planner.plan(arm), self.keeper.measured(arm.profile)
+            plan = self._planner.plan(arm)
+            measured = self.keeper.measured(plan)
             return plan if measured is None else replace(plan, memory_bytes=measured)
         most_bytes = self._memory.most_bytes(arm)
         plan = self._planner.plan(arm, fits=self._is_certain(arm, most_bytes))
@@ -105,14 +111,30 @@ class Residencies:
         """
         if most_bytes is None or not self._memory.certain(arm):
             return False
-        room_bytes, headroom = self._room_bytes(), self._config.budget.headroom_mib * MIB
+        room_bytes, headroom = self._free_bytes(arm.profile), self._config.budget.headroom_mib * MIB
         if room_bytes is not None and most_bytes > room_bytes - headroom:
             return False
         profile = self._config.profiles[arm.profile]
         return self.feasible.misfit(self._planner.digest(profile), arm) is None
 
-    def _room_bytes(self) -> int | None:
-        return None if self.keeper is None else self.keeper.room_bytes
+    def _room_bytes(self, profile: str) -> int | None:
+        """What a profile would find if all that may go for it had gone."""
+        return self._room_beside(
+            profile, lambda other: self._seating.group(self._seating.seat(other)).persistent
+        )
+
+    def _free_bytes(self, profile: str) -> int | None:
+        """What it would find beside all that runs, in the place of what it takes the place of."""
+        return self._room_beside(profile, lambda _other: True)
+
+    def _room_beside(self, profile: str, stays: Callable[[str], bool]) -> int | None:
+        keeper = self.keeper
+        room_bytes = None if keeper is None else keeper.room_bytes
+        if keeper is None or room_bytes is None:
+            return None
+        mine = self._seating.seat(profile)
+        others = [one for one in keeper.profiles if self._seating.seat(one) != mine]
+        return room_bytes - sum(keeper.held(one) or 0 for one in others if stays(one))
 
     def instead(self, profile: Profile, arm: Arm) -> tuple[Arm, str] | None:
         """The arm to serve in place of one that is known not to fit, and why; else None.

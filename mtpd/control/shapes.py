@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mtpd.gpu.card import Card
     from mtpd.types import EngineBinary
     from mtpd.units import DeviceKey
-    from tuner.memory import Geometry
+    from tuner.memory import Geometry, Predicted
     from tuner.types import Arm
 
 __all__ = [
@@ -235,6 +235,20 @@ class MemoryPlanner:
 
     def most_bytes(self, arm: Arm) -> int | None:
         """Device memory that an arm takes at most; None before its first forecast."""
+        predicted = self._predicted(arm)
+        return None if predicted is None else predicted.high
+
+    def weights_bytes(self, arm: Arm) -> int | None:
+        """What of it are tensors of the model file; None before its first forecast."""
+        predicted = self._predicted(arm)
+        return None if predicted is None else predicted.weights.size
+
+    def certain(self, arm: Arm) -> bool:
+        """Whether an arm is certain to fit into what was measured to be free."""
+        most, usable = self.most_bytes(arm), self._budget.usable_bytes
+        return most is not None and usable is not None and most <= usable
+
+    def _predicted(self, arm: Arm) -> Predicted | None:
         profile = self._config.profiles[arm.profile]
         found = size_and_time(profile.model)
         geometry = None if found is None else self._shapes.get((profile.model, *found))
@@ -244,12 +258,7 @@ class MemoryPlanner:
         plan = memory.load_plan(profile, arm.depth, shape)
         if isinstance(plan, Unknown):
             return None
-        return predict(shape.geometry, plan, shape.calibration).high
-
-    def certain(self, arm: Arm) -> bool:
-        """Whether an arm is certain to fit into what was measured to be free."""
-        most, usable = self.most_bytes(arm), self._budget.usable_bytes
-        return most is not None and usable is not None and most <= usable
+        return predict(shape.geometry, plan, shape.calibration)
 
     def _forecast(self, profile: Profile, *, alone: bool) -> MemoryForecast:
         return forecast_now(

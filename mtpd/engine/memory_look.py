@@ -53,6 +53,7 @@ class MemoryLook:
         gtt_used_bytes: Host memory that the card has mapped, of all clients.
         processes: Who holds how much, as far as that can be seen.
         engine: Pids of the engine whose memory is asked about.
+        beside_bytes: What other engines of ours hold; it is in none of the other figures.
     """
 
     at_s: float
@@ -61,6 +62,7 @@ class MemoryLook:
     gtt_used_bytes: Reading[int]
     processes: tuple[ProcessMemory, ...] | Absent
     engine: frozenset[int] = field(default=frozenset())
+    beside_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def taken(before: MemoryLook, now: MemoryLook) -> Figure | str:
     if own is not None:
         return Figure(own, f"device memory of its processes: {_mib(own)}", of_engine=True)
     if card is not None:
-        line = f"device memory in use: {_span(before.vram_used_bytes, now.vram_used_bytes)}"
+        line = _in_use(before, now)
         return Figure(card, line, of_engine=False)
     return _why(before.vram_used_bytes) or _why(now.vram_used_bytes) or "it cannot be read"
 
@@ -133,7 +135,7 @@ def fell(before: MemoryLook, now: MemoryLook) -> Figure | None:
     card = _difference(before.vram_used_bytes, now.vram_used_bytes)
     if card is None:
         return None
-    line = f"device memory in use: {_span(before.vram_used_bytes, now.vram_used_bytes)}"
+    line = _in_use(before, now)
     return Figure(-card, line, of_engine=False)
 
 
@@ -236,6 +238,16 @@ def _difference(before: Reading[int], now: Reading[int]) -> int | None:
 
 def _span(before: Reading[int], now: Reading[int]) -> str:
     return f"{_said(before)} before, {_said(now)} now"
+
+
+def _in_use(before: MemoryLook, now: MemoryLook) -> str:
+    span = _span(before.vram_used_bytes, now.vram_used_bytes)
+    return f"device memory in use: {span}{_aside(now)}"
+
+
+def _aside(look: MemoryLook) -> str:
+    """Words for what was left out of the counters of the whole card."""
+    return f", less {_mib(look.beside_bytes)} of other engines" if look.beside_bytes else ""
 
 
 def _said(reading: Reading[int]) -> str:

@@ -19,12 +19,13 @@ from mtpd.types import FailureClass, NotApplicable
 from tuner.types import Act, Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from mtpd.proxy.engines import Engines, Running
     from mtpd.proxy.lane import Lane
     from mtpd.proxy.seats import Seat, Seating
     from mtpd.types import Absent, LaunchPlan
+    from mtpd.units import DeviceKey
 
 __all__ = ["Account", "Beside", "NoRoomError", "Uncounted"]
 
@@ -54,8 +55,8 @@ class Account(Protocol):
     async def need(self, plan: LaunchPlan) -> int | Absent:
         """Bytes that a start takes at most."""
 
-    async def free(self) -> int | Absent | NotApplicable:
-        """Bytes that a start may take now; not applicable where nobody counts."""
+    async def free(self, running: Sequence[LaunchPlan]) -> int | Absent | NotApplicable:
+        """Bytes that a start may take now, beside what runs; not applicable: nobody counts."""
 
     def held(self, plan: LaunchPlan) -> int | Absent:
         """Bytes that a running engine holds: measured, else as predicted."""
@@ -71,8 +72,9 @@ class Uncounted:
         del plan
         return 0
 
-    async def free(self) -> int | Absent | NotApplicable:
+    async def free(self, running: Sequence[LaunchPlan]) -> int | Absent | NotApplicable:
         """Nobody counts."""
+        del running
         return self._WHY
 
     def held(self, plan: LaunchPlan) -> int | Absent:
@@ -139,7 +141,7 @@ class Beside(Generic[C]):
         return Demand(
             name=str(plan.arm),
             need=await self._account.need(plan),
-            free=await self._account.free(),
+            free=await self._account.free([one.plan for _, one in self._on(lane.seat.device)]),
             own_bytes=gives if isinstance(gives, int) else 0,
             unloads=group.name if group.exclusive else None,
         )
@@ -147,11 +149,14 @@ class Beside(Generic[C]):
     def _holders(self, lane: Lane) -> tuple[Holder, ...]:
         """The other engines of the device, in the order of their seats."""
         others = (
-            self._holder(lane, self._lanes[running_seat], running)
-            for running_seat, running in self._engines.all_running()
-            if running_seat != lane.seat and running_seat.device == lane.seat.device
+            self._holder(lane, self._lanes[seat], running)
+            for seat, running in self._on(lane.seat.device)
+            if seat != lane.seat
         )
         return tuple(one for one in others if one is not None)
+
+    def _on(self, device: DeviceKey) -> tuple[tuple[Seat, Running[C]], ...]:
+        return tuple(one for one in self._engines.all_running() if one[0].device == device)
 
     def _holder(self, lane: Lane, other: Lane, running: Running[C]) -> Holder | None:
         state = running.actor.view().state

@@ -69,11 +69,17 @@ class Feasibility:
     """Remembers verdicts; the newest start of an arm under a fingerprint counts.
 
     Args:
-        room: Device memory that a start would find now, or None where that is unknown.
+        room: Device memory that a start of a profile would find once all that may go for it
+            has gone, or None where that is unknown.
+        free: The same beside all that runs now.
     """
 
-    def __init__(self, room: Callable[[], int | None] = lambda: None) -> None:
-        self._room = room
+    def __init__(
+        self,
+        room: Callable[[str], int | None] = lambda _profile: None,
+        free: Callable[[str], int | None] = lambda _profile: None,
+    ) -> None:
+        self._room, self._free = room, free
         self._verdicts: dict[_Key, Verdict] = {}
         self._doubtful: set[Arm] = set()
 
@@ -94,7 +100,7 @@ class Feasibility:
     def misfit(self, fingerprint: str, arm: Arm) -> Verdict | None:
         """What showed that an arm does not fit, or None while nothing does."""
         verdict = self._verdicts.get(_Key(fingerprint, arm))
-        if verdict is None or not degraded(verdict) or self._has_more_room(verdict):
+        if verdict is None or not degraded(verdict) or self._has_more_room(arm.profile, verdict):
             return None
         return verdict
 
@@ -106,11 +112,16 @@ class Feasibility:
         failure = view.failure
         if failure is None or failure.failure != FailureClass.OOM_VRAM:
             return None
-        return out_of_memory(failure.reason, room_bytes=self._room())
+        return out_of_memory(failure.reason, room_bytes=self._free(view.profile))
 
-    def _has_more_room(self, verdict: Verdict) -> bool:
+    def short_of(self, fingerprint: str, arm: Arm) -> int | None:
+        """The most room in which an arm is known not to fit; None where nothing is known."""
+        verdict = self._verdicts.get(_Key(fingerprint, arm))
+        return None if verdict is None or not degraded(verdict) else verdict.room_bytes
+
+    def _has_more_room(self, profile: str, verdict: Verdict) -> bool:
         """Whether the card has clearly more room than at a start; not if either is unknown."""
-        had, has = verdict.room_bytes, self._room()
+        had, has = verdict.room_bytes, self._room(profile)
         return had is not None and has is not None and has - had >= MORE_BYTES
 
     def check(self, plan: LaunchPlan) -> None:

@@ -5,6 +5,10 @@ that is not free, and the wait for the memory of an ended engine. The waits are 
 what is said at their end names who holds the memory. Reading the card is
 ``mtpd.gpu``'s business, the verdict on an engine ``mtpd.engine.residency``'s.
 
+While the memory of one engine moves, from the look before its start to the one when it is
+loaded, and from its end until its memory is back, no other engine's may: each would be
+counted as the other's (``mtpd.supervise.shares``). Starts by supervisors wait, too.
+
 KFD frees the memory of a killed process in a work queue, after the process is gone, and
 within no bound (facts/gpu.md section 5.3); a card in a reset answers nothing for a while
 and forgets its power cap (section 6).
@@ -18,9 +22,10 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from mtpd.engine.memory_look import Figure, MemoryLook, free, holders, room, taken, unreturned
+from mtpd.engine.memory_look import MemoryLook, free, holders, unreturned
 from mtpd.errors import EngineError
 from mtpd.supervise.identity import pids_of
+from mtpd.supervise.shares import Shares
 from mtpd.supervise.states import Cause
 from mtpd.types import Absent, FailureClass, Value
 from mtpd.units import MIB
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from mtpd.gpu.base import GpuReading
     from mtpd.types import LaunchPlan, ProcessMemory, Reading
     from mtpd.units import EngineId
+    from tuner.types import Arm
 
 __all__ = ["CardKeeper", "Sample", "Telemetry"]
 
@@ -45,6 +51,8 @@ FOLLOW_S = 0.9
 POLLS = 3
 """Looks in a row that must show the memory back."""
 WARN_S, GIVE_UP_S = 10.0, 30.0
+TURN_S = 60.0
+"""So long an ended engine's memory is waited for to be told from that of one that loads."""
 RESET_S = 60.0
 """Vega 20 needs some seconds for a reset; one that takes longer has failed."""
 
@@ -95,6 +103,7 @@ class CardKeeper:
         clock: Measures the waits.
         sleep: Between two looks.
         pids: The processes of an engine start, by its id.
+        turn_s: How long the end of an engine waits for another that loads.
     """
 
     def __init__(
@@ -104,38 +113,67 @@ class CardKeeper:
         clock: Clock,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         pids: Callable[[EngineId], tuple[int, ...]] = pids_of,
+        turn_s: float = TURN_S,
     ) -> None:
         self._telemetry, self._clock, self._sleep = telemetry, clock, sleep
-        self._pids_of = pids
+        self._pids_of, self._turn_s = pids, turn_s
         self._pids: dict[EngineId, frozenset[int]] = {}
+        self._shares = Shares()
+        self._measured: dict[tuple[str, Arm], int] = {}
+        self._plans: dict[EngineId, LaunchPlan] = {}
+        self._moving: EngineId | None = None
+        self._still = anyio.Event()
         self._owed: MemoryLook | None = None
         self._owed_by: frozenset[int] = frozenset()
+        self._owed_of: EngineId | None = None
         self._silent = False
         self._sensors: tuple[str, ...] = ()
         self._cap_w: float | None = None
-        self._followed_s = float("-inf")
-        self._baseline: MemoryLook | None = None
-        self._room_bytes: int | None = None
-        self._starting = ""
-        self._measured: dict[str, int] = {}
+        self._followed_s: dict[EngineId, float] = {}
 
     @property
     def room_bytes(self) -> int | None:
         """Device memory that an engine would find if ours were stopped; None if unknown."""
-        if self._baseline is not None:
-            return self._room_bytes
+        if self._shares.profiles:
+            return self._shares.room_bytes
         sample = self._telemetry.latest
-        if isinstance(sample, Absent):
-            return None
-        return free(sample.reading.vram_total_bytes, sample.reading.vram_used_bytes)
+        return None if isinstance(sample, Absent) else _free(sample)
 
-    async def admit(self, plan: LaunchPlan) -> MemoryLook:
+    @property
+    def profiles(self) -> frozenset[str]:
+        """Whose engines hold memory of the card."""
+        return self._shares.profiles
+
+    def held(self, profile: str) -> int | None:
+        """Device memory that the engine of a profile holds; None where that is not known."""
+        return self._shares.held(profile)
+
+    def measured(self, plan: LaunchPlan) -> int | None:
+        """Device memory that the last start of this arm and fingerprint took, or None."""
+        return self._measured.get((plan.fingerprint, plan.arm))
+
+    async def free_now(self) -> int | None:
+        """Device memory that nobody holds; None where the card does not say."""
+        return _free(await self._telemetry.fresh())
+
+    async def admit(self, engine_id: EngineId, plan: LaunchPlan) -> MemoryLook:
         """Look at the card before a start: what it shows is the baseline of that start.
 
         Raises:
             EngineError: The memory of an earlier engine is not back and the plan is not
                 known to fit beside it, or the card has not answered since it hung.
         """
+        await self._take(engine_id)
+        try:
+            look = await self._admitted(engine_id, plan)
+        except BaseException:
+            self._give(engine_id)
+            raise
+        self._plans[engine_id] = plan
+        self._shares.begin(engine_id, plan.key.profile, look)
+        return look
+
+    async def _admitted(self, engine_id: EngineId, plan: LaunchPlan) -> MemoryLook:
         sample = await self._telemetry.fresh()
         if self._silent and not self._answers(sample.reading):
             raise _error(_failed())
@@ -143,53 +181,47 @@ class CardKeeper:
         self._sensors = _readable(sample.reading)
         if isinstance(sample.reading.power_cap_w, Value):
             self._cap_w = sample.reading.power_cap_w.value
-        look = await self._at(sample, self._owed_by)
-        left = 0 if self._owed is None else unreturned(self._owed, look)
+        raw = await self._at(sample, self._owed_by)
+        look = self._shares.framed(raw, engine_id)
+        owing = self._shares.framed(raw, self._owed_of)
+        left = 0 if self._owed is None else unreturned(self._owed, owing)
         if not left:
-            self._owed = None
+            self._forgive()
         elif not _fits(plan, look):
             raise _error(_unrecovered(left, look))
         else:
             log.warning("vram.not_recovered", left_mib=left // MIB, starts=str(plan.arm))
-        self._baseline, self._room_bytes = look, room(look, None)
-        self._starting = plan.key.profile
         return look
+
+    def withdrawn(self, engine_id: EngineId) -> None:
+        """Do not wait for the memory of a start any more."""
+        self._shares.withdraw(engine_id)
+        self._give(engine_id)
 
     async def look(self, engine_id: EngineId, pid: int) -> MemoryLook:
-        """Look at the card and at what this engine holds of it."""
+        """Look at the card and at what this engine holds of it, now that it is loaded."""
         found = await to_thread.run_sync(self._pids_of, engine_id)
         self._pids[engine_id] = frozenset((*found, pid))
-        look = await self._at(await self._telemetry.fresh(), self._pids[engine_id])
-        self._note_room(look)
-        own = None if self._baseline is None else taken(self._baseline, look)
-        if isinstance(own, Figure):
-            self._measured[self._starting] = own.count
+        raw = await self._at(await self._telemetry.fresh(), self._pids[engine_id])
+        look = self._shares.framed(raw, engine_id)
+        self._shares.note(engine_id, look, settled=False)
+        plan = self._plans.get(engine_id)
+        if plan is not None and (held := self.held(plan.key.profile)) is not None:
+            self._measured[plan.fingerprint, plan.arm] = held
+        self._give(engine_id)
         return look
-
-    def measured(self, profile: str) -> int | None:
-        """Device memory that the last start of a profile took; None if that is not known."""
-        return self._measured.get(profile)
 
     async def following(self, engine_id: EngineId, pid: int) -> MemoryLook:
-        """The next look of those that are taken anyway."""
+        """The next look of those that are taken anyway, while no other engine's memory moves."""
+        last_s = self._followed_s.get(engine_id, float("-inf"))
         sample = await self._telemetry.following()
-        while sample.at_s - self._followed_s < FOLLOW_S:
+        while sample.at_s - last_s < FOLLOW_S or self._moving not in {None, engine_id}:
             sample = await self._telemetry.following()
-        self._followed_s = sample.at_s
-        look = await self._at(sample, self._pids.get(engine_id, frozenset({pid})))
-        self._note_room(look)
+        self._followed_s[engine_id] = sample.at_s
+        raw = await self._at(sample, self._pids.get(engine_id, frozenset({pid})))
+        look = self._shares.framed(raw, engine_id)
+        self._shares.note(engine_id, look, settled=True)
         return look
-
-    def _note_room(self, now: MemoryLook) -> None:
-        """Other programs come and go while an engine runs; only its own share is its own."""
-        left = free(now.vram_total_bytes, now.vram_used_bytes)
-        if self._baseline is None or left is None:
-            return
-        own = taken(self._baseline, now)
-        if isinstance(own, Figure) and own.of_engine:
-            self._room_bytes = left + own.count
-        else:
-            self._room_bytes = room(self._baseline, now)
 
     async def released(
         self, engine_id: EngineId, pid: int, before: MemoryLook | None, *, reset: bool
@@ -202,20 +234,35 @@ class CardKeeper:
             before: The card before it; None where it had not come so far.
             reset: Wait first until a card answers that may be in a reset.
         """
-        if before is self._baseline:
-            self._baseline = None
+        if before is None:  # it came to nothing, because of what an earlier one owes
+            return await self._returned(engine_id, pid, None, reset=reset)
+        with anyio.move_on_after(self._turn_s):
+            await self._take(engine_id)
+        try:
+            if self._moving != engine_id:
+                return None  # beside one that has loaded all the time nobody can tell
+            return await self._returned(engine_id, pid, before, reset=reset)
+        finally:
+            if self._owed_of != engine_id:
+                self._forget(engine_id)
+            self._give(engine_id)
+
+    async def _returned(
+        self, engine_id: EngineId, pid: int, before: MemoryLook | None, *, reset: bool
+    ) -> Cause | None:
         if reset and not await self._answering():
             return _failed()
         pids = self._pids.pop(engine_id, frozenset({pid}))
-        owed = before
-        if owed is None:  # it came to nothing, because of what an earlier one owes
-            owed, pids = self._owed, self._owed_by
+        owed, owed_of = before, engine_id
+        if owed is None:
+            owed, pids, owed_of = self._owed, self._owed_by, self._owed_of or engine_id
         if owed is None:
             return None
         pause_s = AGAIN_S if owed is self._owed else POLL_S
         began, warned, row = self._clock.now(), False, 0
         while True:
-            look = await self._at(await self._telemetry.fresh(), pids)
+            raw = await self._at(await self._telemetry.fresh(), pids)
+            look = self._shares.framed(raw, owed_of)
             left = unreturned(owed, look)
             if left is None:
                 return None  # a card whose counters fail is not held against the next engine
@@ -226,17 +273,41 @@ class CardKeeper:
                 self._settle(owed)
                 return None
             if left and waited_s >= GIVE_UP_S:
-                self._owed, self._owed_by = owed, pids
+                self._owed, self._owed_by, self._owed_of = owed, pids, owed_of
+                self._shares.owe(owed_of)
                 return _unrecovered(left, look)
             if left and waited_s >= WARN_S and not warned:
                 warned = True
                 log.warning("vram.slow", engine=engine_id, held=holders(look))
             await self._sleep(pause_s)
 
+    async def _take(self, engine_id: EngineId) -> None:
+        """Wait until no other engine's memory moves; from now on this one's does."""
+        while self._moving not in {None, engine_id}:
+            await self._still.wait()
+        self._moving, self._still = engine_id, anyio.Event()
+
+    def _give(self, engine_id: EngineId) -> None:
+        """Its memory has come to rest."""
+        if self._moving == engine_id:
+            self._moving = None
+            self._still.set()
+
+    def _forget(self, engine_id: EngineId) -> None:
+        self._shares.end(engine_id)
+        self._plans.pop(engine_id, None)
+        self._followed_s.pop(engine_id, None)
+
+    def _forgive(self) -> None:
+        """Nothing is owed any more."""
+        if self._owed_of is not None:
+            self._forget(self._owed_of)
+        self._owed = self._owed_of = None
+
     def _settle(self, paid: MemoryLook) -> None:
         """Forget a debt that is paid; an older one of a lower level stays."""
         if self._owed is paid:
-            self._owed = None
+            self._forgive()
 
     async def _answering(self) -> bool:
         """Wait for a card that may be in a reset; says so where it lost its power cap."""
@@ -271,6 +342,10 @@ class CardKeeper:
             processes=await self._telemetry.processes(),
             engine=pids,
         )
+
+
+def _free(sample: Sample) -> int | None:
+    return free(sample.reading.vram_total_bytes, sample.reading.vram_used_bytes)
 
 
 def _readable(reading: GpuReading) -> tuple[str, ...]:

@@ -110,11 +110,19 @@ class Probe(Protocol):
 class Card(Protocol):
     """The device that an engine runs on: what is read of it, and whether it is free."""
 
-    async def admit(self, plan: LaunchPlan) -> MemoryLook | None:
+    async def admit(self, engine_id: EngineId, plan: LaunchPlan) -> MemoryLook | None:
         """Look at the card before a start; None where there is no card to read.
+
+        Waits while the memory of another engine moves.
 
         Raises:
             EngineError: It is not free for this plan, or does not answer.
+        """
+
+    def withdrawn(self, engine_id: EngineId) -> None:
+        """Do not wait for the memory of a start any more.
+
+        Its process never came to exist, or does not go away, or the daemon ends.
         """
 
     async def look(self, engine_id: EngineId, pid: int) -> MemoryLook | None:
@@ -141,10 +149,14 @@ class Card(Protocol):
 class NoCard:
     """Host memory: back when the process is gone, and nothing else to read."""
 
-    async def admit(self, plan: LaunchPlan) -> MemoryLook | None:
+    async def admit(self, engine_id: EngineId, plan: LaunchPlan) -> MemoryLook | None:
         """Admit everything."""
-        del plan
+        del engine_id, plan
         return None
+
+    def withdrawn(self, engine_id: EngineId) -> None:
+        """Keep no account."""
+        del engine_id
 
     async def look(self, engine_id: EngineId, pid: int) -> MemoryLook | None:
         """See nothing."""

@@ -44,15 +44,13 @@ from mtpd.supervise.ports import NoCard
 from mtpd.supervise.present import engine_view, plan_of, verdict_of
 from mtpd.supervise.starter import Starter
 from mtpd.supervise.states import (
-    Backoff,
-    Blocked,
+    AtRest,
     Cause,
     Engine,
-    Failed,
     Loading,
     Ready,
+    Settled,
     Spawning,
-    Stopped,
     Wedged,
     label,
 )
@@ -81,9 +79,6 @@ if TYPE_CHECKING:
 __all__ = ["EngineActor"]
 
 log = structlog.get_logger()
-
-Settled = Stopped | Ready | Backoff | Failed | Blocked | Wedged
-AtRest = Stopped | Wedged
 
 PROGRESS_S = 0.2
 """Output moves the stall timer at most this often: a flood must not fill the inbox."""
@@ -324,7 +319,9 @@ class EngineActor:
         held: Cause | None = None
         life = self._life
         with scope:
-            if life is not None and not self._closing:
+            if life is not None and self._closing:
+                self._card.withdrawn(life.engine_id)
+            elif life is not None:
                 held = await self._card.released(
                     life.engine_id, life.pid, life.before, reset=effect.reset
                 )
@@ -382,6 +379,8 @@ class EngineActor:
         self._since = rfc3339(self._clock.utc())
         self._waiters.wake_changed()
         self._herald.moved(before, self._engine, self.engine_id)
+        if life and isinstance(state, Wedged):
+            self._card.withdrawn(life.engine_id)  # whoever starts next must not wait for it
         if life and isinstance(state, Ready):
             self._judged(life, state, tasks)
             self._watching = anyio.CancelScope()

@@ -73,7 +73,7 @@ class Starter:
         try:
             self._faults.hit("spawn.before")
             self._probe.clear(life.plan.endpoint)
-            life.before = await self._card.admit(life.plan)
+            life.before = await self._card.admit(life.engine_id, life.plan)
             await self._intend(life)
             intended = True
             self._faults.hit("spawn.after_intent")
@@ -86,6 +86,8 @@ class Starter:
                 on_exit=lambda end: self._exited(life, end),
             )
         except (OSError, ValueError, MtpdError) as error:
+            if life.before is not None:
+                self._card.withdrawn(life.engine_id)
             now, jitter = self._clock.now(), self._rng()
             failed = SpawnFailed(start=life.start, now=now, jitter=jitter, cause=cause_of(error))
             self._post(failed)

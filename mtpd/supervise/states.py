@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mtpd.types import FailureClass, LaunchPlan, Verdict
 
 __all__ = [
+    "AtRest",
     "Backoff",
     "Blocked",
     "Cause",
@@ -31,6 +32,7 @@ __all__ = [
     "Rest",
     "Retry",
     "Rung",
+    "Settled",
     "Spawning",
     "State",
     "Stopped",
@@ -220,6 +222,12 @@ State = (
     | Blocked
     | Wedged
 )
+
+
+Settled = Stopped | Ready | Backoff | Failed | Blocked | Wedged
+"""States in which all that was asked for has had its outcome, if only for now."""
+AtRest = Stopped | Wedged
+"""States that nothing leads out of but an order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

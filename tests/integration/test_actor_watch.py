@@ -69,9 +69,12 @@ class Loading:
     kept: CardKeeper
     mib: int | None
 
-    async def admit(self, plan: LaunchPlan) -> MemoryLook:
+    async def admit(self, engine_id: EngineId, plan: LaunchPlan) -> MemoryLook:
         self.panel.vram_mib = None if self.mib is None else 11
-        return await self.kept.admit(plan)
+        return await self.kept.admit(engine_id, plan)
+
+    def withdrawn(self, engine_id: EngineId) -> None:
+        self.kept.withdrawn(engine_id)
 
     async def look(self, engine_id: EngineId, pid: int) -> MemoryLook:
         if self.mib is not None:

@@ -17,6 +17,7 @@ from mtpd.gpu.base import Device
 from mtpd.gpu.card import Card
 from mtpd.gpu.host import HostProvider
 from mtpd.gpu.layered import LayeredProvider
+from mtpd.proxy.seats import Seating
 from mtpd.store.db import Database
 from mtpd.store.ledger import Ledger
 from mtpd.store.samples import Measurements
@@ -75,6 +76,7 @@ class Rig:
                 alone=lambda: True,
                 log_of=lambda name: folder / name,
             ),
+            seating=Seating(settings, device_for=lambda _: KEY),
             measurements=Measurements(db=db, clock=clock),
             card=card,
             sampler=self.panel,  # type: ignore[arg-type]  # the keeper asks for no more

@@ -18,6 +18,7 @@ from mtpd.engine.launch import LaunchPlanner
 from mtpd.gpu.card import Card
 from mtpd.gpu.host import HostProvider
 from mtpd.gpu.layered import LayeredProvider
+from mtpd.proxy.seats import Seating
 from mtpd.store.db import Database
 from mtpd.store.ledger import Ledger
 from mtpd.store.samples import Measurements
@@ -72,6 +73,7 @@ class Rig:
                 alone=lambda: True,
                 log_of=lambda name: folder / name,
             ),
+            seating=Seating(settings, device_for=lambda _: HOST),
             measurements=self.measurements,
             card=card,
             sampler=None,  # type: ignore[arg-type]  # without a card nobody asks it
@@ -208,7 +210,7 @@ async def test_what_is_certain_to_fit_is_not_left_to_the_engines_fit(
 ) -> None:
     async with rig(tmp_path) as made:
         room = None if room_mib is None else room_mib * MIB
-        made.made.keeper = SimpleNamespace(room_bytes=room)  # type: ignore[assignment]
+        made.made.keeper = SimpleNamespace(room_bytes=room, profiles=frozenset())  # type: ignore[assignment]
         made.made._memory = Forecast(certain=certain)  # type: ignore[assignment]
         plan = made.made.plan(MODEL.arm(0))
         assert plan.memory_bytes == 8 * MIB

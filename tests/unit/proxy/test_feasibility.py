@@ -376,7 +376,7 @@ async def test_what_fails_for_another_reason_is_not_taken_for_a_misfit() -> None
 
 def test_an_arm_that_did_not_fit_is_tried_again_where_there_is_clearly_more_room() -> None:
     room: list[int | None] = [10_000 * MIB]
-    known = Feasibility(lambda: room[0])
+    known = Feasibility(lambda _: room[0])
     known.note("f", arm("a", 3), replace(EVICTED, room_bytes=10_000 * MIB))
     for mib, fits in ((10_127, False), (10_128, True), (9_000, False)):
         room[0] = mib * MIB
@@ -390,7 +390,7 @@ def test_an_arm_that_did_not_fit_is_tried_again_where_there_is_clearly_more_room
 
 def test_each_further_load_needs_more_room_than_the_one_that_failed_with_most() -> None:
     room = [0]
-    known = Feasibility(lambda: room[0])
+    known = Feasibility(lambda _: room[0])
     for mib in (10_300, 10_000):
         known.note("f", arm("a", 3), replace(SPILLED, room_bytes=mib * MIB))
     room[0] = 10_300 * MIB

@@ -6,12 +6,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from mtpd.engine.memory_look import Figure, taken
 from mtpd.errors import EngineError
 from mtpd.supervise.keeper import CardKeeper
-from mtpd.types import Absent, FailureClass
+from mtpd.types import Absent, FailureClass, Value
 from mtpd.units import MIB, EngineId
 from tests.fakes.supervision import plan_of
 from tests.fakes.telemetry import Panel, Seen, holding
@@ -37,7 +39,7 @@ def keeper(panel: Panel) -> CardKeeper:
 
 async def loaded(panel: Panel, kept: CardKeeper, plan: LaunchPlan) -> MemoryLook:
     """An engine that took 14000 MiB; returns the card before it."""
-    before = await kept.admit(plan)
+    before = await kept.admit(ENGINE, plan)
     panel.vram_mib = 14_011
     panel.clients = [holding(PID, 14_000)]
     await kept.look(ENGINE, PID)
@@ -105,7 +107,8 @@ async def test_the_end_of_another_engine_says_nothing_of_the_room_of_the_present
 ) -> None:
     panel = Panel()
     kept = keeper(panel)
-    old = await kept.admit(plan)
+    old = await kept.admit(EngineId("e0"), plan)
+    await kept.look(EngineId("e0"), 4710)
     await loaded(panel, kept, plan)
     gone(panel)
     await kept.released(EngineId("e0"), 4710, old, reset=False)
@@ -191,24 +194,24 @@ async def test_no_load_goes_onto_a_card_that_is_not_free_but_one_that_fits_what_
     await kept.released(ENGINE, PID, before, reset=False)
     for memory_bytes in (None, 2_358 * MIB):
         with pytest.raises(EngineError, match="4711 llama-server") as caught:
-            await kept.admit(replace(plan, memory_bytes=memory_bytes))
+            await kept.admit(ENGINE, replace(plan, memory_bytes=memory_bytes))
         assert caught.value.failure == FailureClass.VRAM_UNRECOVERED
-    small = await kept.admit(replace(plan, memory_bytes=2_357 * MIB))
+    small = await kept.admit(EngineId("e2"), replace(plan, memory_bytes=2_357 * MIB))
     # The small one gives its own back, the old debt stays.
     assert await kept.released(EngineId("e2"), 5, small, reset=False) is None
     with pytest.raises(EngineError):
-        await kept.admit(plan)
+        await kept.admit(ENGINE, plan)
     gone(panel)
-    await kept.admit(plan)
+    await kept.admit(ENGINE, plan)
     panel.vram_mib = 14_011
-    await kept.admit(plan)  # what others take later is no debt
+    await kept.admit(ENGINE, plan)  # what others take later is no debt
 
 
 async def test_what_another_program_took_meanwhile_is_its_own(plan: LaunchPlan) -> None:
     panel = Panel()
     panel.clients = [holding(99, 100, name="firefox")]
     kept = keeper(panel)
-    before = await kept.admit(plan)
+    before = await kept.admit(ENGINE, plan)
     panel.vram_mib, panel.clients = 911, [holding(99, 1_000, name="firefox")]
     assert await kept.released(ENGINE, PID, before, reset=False) is None
     panel.clients = None
@@ -223,7 +226,7 @@ async def test_counters_that_fail_hold_nobody_up(plan: LaunchPlan) -> None:
     before = await loaded(panel, kept, plan)
     panel.vram_mib = None
     assert await kept.released(ENGINE, PID, before, reset=False) is None
-    assert isinstance((await kept.admit(plan)).vram_used_bytes, Absent)
+    assert isinstance((await kept.admit(ENGINE, plan)).vram_used_bytes, Absent)
     assert await kept.released(ENGINE, PID, None, reset=False) is None
 
 
@@ -254,10 +257,10 @@ async def test_a_card_that_stays_silent_has_failed_and_takes_no_start_until_it_a
     assert cause is not None
     assert cause.failure is FailureClass.GPU_FAILED
     with pytest.raises(EngineError, match="not answered") as caught:
-        await kept.admit(plan)
+        await kept.admit(ENGINE, plan)
     assert caught.value.failure == FailureClass.GPU_FAILED
     panel.answers = True
-    await kept.admit(plan)
+    await kept.admit(ENGINE, plan)
 
 
 async def test_a_card_that_never_had_a_sensor_is_not_taken_for_a_hung_one(
@@ -266,7 +269,7 @@ async def test_a_card_that_never_had_a_sensor_is_not_taken_for_a_hung_one(
     panel = Panel()
     panel.answers = False
     kept = keeper(panel)
-    before = await kept.admit(plan)
+    before = await kept.admit(ENGINE, plan)
     assert await kept.released(ENGINE, PID, before, reset=True) is None
 
 
@@ -275,7 +278,7 @@ async def test_a_process_that_died_before_anybody_looked_is_waited_for_by_its_pi
 ) -> None:
     panel = Panel()
     kept = keeper(panel)
-    before = await kept.admit(plan)
+    before = await kept.admit(ENGINE, plan)
     panel.clients = [holding(PID, 30)]
     panel.at(2.0, lambda: gone(panel))
     began = panel.clock.now()
@@ -295,7 +298,7 @@ async def test_a_card_that_is_known_not_to_be_free_is_looked_at_once_a_second(
     assert 29 <= panel.reads - reads <= 32
     panel.at(2.5, lambda: gone(panel))
     assert await kept.released(ENGINE, PID, before, reset=False) is None
-    await kept.admit(plan)
+    await kept.admit(ENGINE, plan)
 
 
 async def test_a_serving_engine_is_looked_at_once_a_second_however_often_others_read(
@@ -313,3 +316,91 @@ async def test_a_serving_engine_is_looked_at_once_a_second_however_often_others_
     gaps = [later - earlier for earlier, later in pairwise(times)]
     assert min(gaps) >= 0.89
     assert max(gaps) <= 1.01
+
+
+OTHER = EngineId("e2")
+OTHER_PID = 4712
+
+
+def pids_of_both(engine: EngineId) -> tuple[int, ...]:
+    return (PID,) if engine == ENGINE else (OTHER_PID,)
+
+
+async def test_a_start_waits_until_the_engine_before_it_is_loaded(plan: LaunchPlan) -> None:
+    panel = Panel()
+    kept = CardKeeper(panel, clock=panel.clock, sleep=panel.sleep, pids=pids_of_both)
+    await kept.admit(ENGINE, plan)
+    seen: list[MemoryLook] = []
+
+    async def admit_other() -> None:
+        seen.append(await kept.admit(OTHER, plan))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(admit_other)
+        await anyio.wait_all_tasks_blocked()
+        assert not seen
+        panel.vram_mib, panel.clients = 5_011, [holding(PID, 5_000)]
+        await kept.look(ENGINE, PID)
+    (before,) = seen
+    assert before.beside_bytes == 5_000 * MIB
+    assert before.vram_used_bytes == Value(11 * MIB, "sysfs")
+    assert kept.held(plan.key.profile) is None, "the second is not loaded yet"
+
+
+@pytest.mark.parametrize("visible", [True, False])
+async def test_two_engines_are_told_apart_whoever_ends_first(
+    plan: LaunchPlan,
+    visible: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    panel = Panel()
+    kept = CardKeeper(panel, clock=panel.clock, sleep=panel.sleep, pids=pids_of_both)
+    other = replace(plan, key=replace(plan.key, profile="other"), fingerprint="another")
+
+    def holds(mine: int, others: int) -> None:
+        panel.vram_mib = 11 + mine + others
+        both = [(PID, mine), (OTHER_PID, others)]
+        panel.clients = [holding(pid, mib) for pid, mib in both if mib] if visible else None
+
+    before = await kept.admit(ENGINE, plan)
+    holds(5_000, 0)
+    await kept.look(ENGINE, PID)
+    other_before = await kept.admit(OTHER, other)
+    holds(5_000, 3_000)
+    await kept.look(OTHER, OTHER_PID)
+    assert (kept.held(plan.key.profile), kept.held("other")) == (5_000 * MIB, 3_000 * MIB)
+    assert (kept.measured(plan), kept.measured(other)) == (5_000 * MIB, 3_000 * MIB)
+    assert await kept.free_now() == (16_368 - 8_011) * MIB
+    assert room_of(kept) == (16_368 - 11) * MIB
+    holds(0, 3_000)
+    assert await kept.released(ENGINE, PID, before, reset=False) is None
+    assert kept.profiles == {"other"}
+    now = await kept.following(OTHER, OTHER_PID)
+    assert now.beside_bytes == 0
+    found = taken(other_before, now)
+    assert isinstance(found, Figure)
+    assert found.count == 3_000 * MIB
+    holds(0, 0)
+    assert await kept.released(OTHER, OTHER_PID, other_before, reset=False) is None
+    assert kept.profiles == frozenset()
+
+
+async def test_a_serving_engine_is_not_looked_at_while_the_memory_of_another_moves(
+    plan: LaunchPlan,
+) -> None:
+    panel = Panel()
+    kept = CardKeeper(panel, clock=panel.clock, sleep=panel.sleep, pids=pids_of_both)
+    await loaded(panel, kept, plan)
+    await kept.admit(OTHER, replace(plan, memory_bytes=0))
+    moved = panel.clock.now() + 50.0
+    panel.at(50.0, lambda: kept.withdrawn(OTHER))
+    assert (await kept.following(ENGINE, PID)).at_s >= moved
+
+
+async def test_the_wait_for_another_engine_that_loads_is_bounded(plan: LaunchPlan) -> None:
+    panel = Panel()
+    kept = CardKeeper(panel, clock=panel.clock, sleep=panel.sleep, pids=pids_of_both, turn_s=0.01)
+    before = await loaded(panel, kept, plan)
+    await kept.admit(OTHER, replace(plan, memory_bytes=0))
+    gone(panel)
+    assert await kept.released(ENGINE, PID, before, reset=False) is None
+    assert kept.profiles == {plan.key.profile}, "only the one that loads"
