@@ -14,7 +14,7 @@ from mtpd.compat import macros, yaml_text
 from mtpd.compat.api_keys import KEY, put_api_keys
 from mtpd.compat.overlay import overlay
 from mtpd.compat.remarks import Fault, Import, Kind, as_table, is_whole
-from mtpd.compat.routing import check_routing
+from mtpd.compat.routing import put_routing
 from mtpd.compat.swap_keys import SERVER_KEYS, TOP_KEYS, is_empty
 from mtpd.compat.swap_model import put_model
 from mtpd.compat.swap_serving import put_loading_state
@@ -90,7 +90,7 @@ class _File:
         self.server()
         self.keys_without_effect()
         put_api_keys(self.top.get(KEY), self.lines, self.into)
-        check_routing(self.top, self.lines, self.into)
+        put_routing(self.top, self.lines, self.into)
         self.binary()
         self.environment()
         line = self.line("sendLoadingState")
