@@ -73,7 +73,7 @@ def application(
     forward.mount(
         app,
         board=board,
-        names=lambda: names(config, choices, board.engines()),
+        names=lambda: names(config, choices, board.serving()),
         models=lambda: cards(config, choices.pools()),
         on_finished=on_finished,
         clock=clock,

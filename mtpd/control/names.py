@@ -7,25 +7,28 @@ from typing import TYPE_CHECKING
 from mtpd.proxy.route import Names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from mtpd.config.live import Configuration
     from mtpd.control.choices import Choices
-    from mtpd.views import EngineView
+    from tuner.types import Arm
 
 __all__ = ["names"]
 
 
-def names(config: Configuration, choices: Choices, engines: Iterable[EngineView]) -> Names:
-    """Profiles with their aliases, pools with the profile chosen now, and who serves."""
+def names(config: Configuration, choices: Choices, serving: Arm | None) -> Names:
+    """Profiles with their aliases, pools with the profile chosen now, and who serves.
+
+    Args:
+        config: Profiles and their aliases.
+        choices: What pools stand for.
+        serving: What answers requests that name no model.
+    """
     known = {name: name for name in config.profiles}
     known |= {alias: p.name for p in config.profiles.values() for alias in p.aliases}
     upstream = {p.name: p.upstream_model for p in config.profiles.values() if p.upstream_model}
-    serving = next((e.profile for e in engines if e.state == "ready"), None)
     return Names(
         profiles=known,
         pools=choices.pools(),
         upstream=upstream,
-        serving=serving,
+        serving=None if serving is None else serving.profile,
         removed=config.removed,
     )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from mtpd.config.model import Pool
 from mtpd.control.choices import Choices
 from mtpd.control.names import names
-from tests.fakes import views
 from tests.unit.control.made import arm, chose, config, profile
 
 POOL = Pool(name="auto", members=("alpha", "beta"))
@@ -15,7 +12,7 @@ CONFIG = config(profile("alpha", aliases=("first", "a")), profile("beta"), pools
 
 
 def test_names_and_aliases_mean_their_profile() -> None:
-    found = names(CONFIG, Choices(config=CONFIG), ())
+    found = names(CONFIG, Choices(config=CONFIG), None)
     assert found.profiles == {"alpha": "alpha", "beta": "beta", "first": "alpha", "a": "alpha"}
     assert (found.pools, found.serving) == ({"auto": "alpha"}, None)
 
@@ -23,11 +20,9 @@ def test_names_and_aliases_mean_their_profile() -> None:
 def test_a_pool_means_the_member_that_is_chosen_now() -> None:
     held = Choices(config=CONFIG)
     held.adopt(chose(arm("beta", 2), subject="auto"))
-    assert names(CONFIG, held, ()).pools == {"auto": "beta"}
+    assert names(CONFIG, held, None).pools == {"auto": "beta"}
 
 
-def test_only_an_engine_that_is_ready_serves() -> None:
-    loading = replace(views.engine("loading"), profile="alpha")
-    ready = replace(views.engine("ready"), profile="beta")
-    assert names(CONFIG, Choices(config=CONFIG), (loading,)).serving is None
-    assert names(CONFIG, Choices(config=CONFIG), (loading, ready)).serving == "beta"
+def test_what_serves_answers_requests_that_name_no_model() -> None:
+    assert names(CONFIG, Choices(config=CONFIG), None).serving is None
+    assert names(CONFIG, Choices(config=CONFIG), arm("beta", 1)).serving == "beta"

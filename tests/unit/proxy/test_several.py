@@ -205,3 +205,13 @@ async def test_a_seat_that_appears_is_closed_like_the_others_at_the_end() -> Non
         assert late.rejected is not None
         assert late.rejected.kind == "closed"
         assert Seat(HOST) not in made.board._lanes.by_seat
+
+
+async def test_of_several_that_are_ready_the_one_used_last_is_what_serves() -> None:
+    async with bench(groups=[STAYS]) as made:
+        assert made.board.serving() is None
+        for profile in ("a", "e", "a", "e"):
+            made.clock.advance(1.0)
+            async with made.board.lease(profile, request_id="1"):
+                pass
+            assert made.board.serving() == arm(profile)
