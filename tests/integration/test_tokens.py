@@ -151,6 +151,24 @@ async def test_what_runs_when_its_token_is_revoked_goes_on_to_its_end() -> None:
             assert (await reply.read()).rstrip().endswith(b"data: [DONE]")
 
 
+async def test_a_limit_per_token_counts_each_of_them_alone() -> None:
+    slow = Script(realtime=True, tps0=20.0)
+    async with home(slow) as place:
+        text = place.config.read_text()
+        place.config.write_text(
+            text.replace("[server]\n", "[server]\nmax_in_flight_per_token = 1\n")
+        )
+        async with daemon_at(place) as (_, client):
+            one, other = made(place, "one", Scope.INFER), made(place, "other", Scope.INFER)
+            ask = {**ASK, "n_predict": 40, "stream": True}
+            async with client.post("/v1/completions", json=ask, headers=bearer(one)) as reply:
+                await reply.content.readline()
+                async with client.post("/completion", json=ASK, headers=bearer(one)) as second:
+                    assert second.status == 429
+                    assert (await second.json())["error"]["code"] == "rate_limit_exceeded"
+                assert await status_of(client, "POST", "/completion", other) == 200
+
+
 async def test_a_token_ends_while_the_daemon_runs() -> None:
     clock = FakeClock()
     async with home() as place, daemon_at(place, clock=clock) as (_, client):
