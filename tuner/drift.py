@@ -94,6 +94,10 @@ class Cusum:
             return Direction.UP
         return Direction.DOWN if self.down > self.h else Direction.NONE
 
+    def sum(self, way: Direction) -> float:
+        """The sum of a direction; 0 for none."""
+        return {Direction.UP: self.up, Direction.DOWN: self.down}.get(way, 0.0)
+
     def reset(self) -> Cusum:
         """The detector at zero, with the same parameters."""
         return Cusum(kappa=self.kappa, h=self.h)

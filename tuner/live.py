@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from tuner.acceptance import DEFAULT_PHI
 from tuner.baseline import Baseline  # noqa: TC001 - a stored state resolves its hints
 from tuner.classes import WorkloadClass  # noqa: TC001 - a stored state resolves its hints
-from tuner.drift import Cusum, Detector, Direction, Pace
+from tuner.drift import LEARNING_REQUESTS, Cusum, Detector, Direction, Pace
 from tuner.level import Level, deviation, logit, sigmoid, total_deviation
 from tuner.request import Exclusion, Request, Usable, is_degenerate, usable
 from tuner.tally import Tally
@@ -297,13 +297,18 @@ def _alarmed(live: Live, known: ClassLive, arm: Arm) -> tuple[Live, tuple[Alarm,
     """Forget most of what drift has made doubtful and say what moved."""
     everywhere, here = live.pooled.alarm, known.detector.alarm
     if everywhere is not Direction.NONE:
+        alone = _only_here(live, known, everywhere)
+        moved = [c.klass for c in live.classes if not alone or c.klass == known.klass]
         live = replace(
             live,
             common=live.common.fade(KEPT),
             pooled=live.pooled.reset(),
-            classes=tuple(replace(c, detector=Detector()) for c in live.classes),
+            classes=tuple(
+                replace(c, detector=Detector()) if c.klass in moved else c for c in live.classes
+            ),
         )
-        return live, (Alarm(arm=arm, klass=None, acceptance=everywhere),)
+        klass = known.klass if alone else None
+        return live, (Alarm(arm=arm, klass=klass, acceptance=everywhere),)
     if here is not Direction.NONE:
         doubtful = replace(
             known,
@@ -313,6 +318,22 @@ def _alarmed(live: Live, known: ClassLive, arm: Arm) -> tuple[Live, tuple[Alarm,
         )
         return _with(live, doubtful), (Alarm(arm=arm, klass=known.klass, acceptance=here),)
     return live, ()
+
+
+def _only_here(live: Live, known: ClassLive, way: Direction) -> bool:
+    """Whether what all requests together show comes from one class alone.
+
+    It does where those of the others that know what is normal for them are calm, and its own
+    detector is on its way to the same alarm, or does not know yet what is normal.
+    """
+    others = [
+        c.detector
+        for c in live.classes
+        if c.klass != known.klass and c.detector.requests >= LEARNING_REQUESTS
+    ]
+    own, threshold = known.detector, known.detector.cusum.h
+    moves = own.requests < LEARNING_REQUESTS or own.cusum.sum(way) > threshold / 2
+    return moves and bool(others) and all(one.cusum.sum(way) < threshold / 4 for one in others)
 
 
 def _deviation(etas: list[float], seen: Usable) -> Seen | None:

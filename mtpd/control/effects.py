@@ -8,7 +8,7 @@ something is measured, the measurement ends. It takes no decision.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import structlog
@@ -26,16 +26,14 @@ if TYPE_CHECKING:
     from mtpd.control.calibration import Calibration
     from mtpd.control.choices import Choices
     from mtpd.control.recorder import StoreRecorder
-    from mtpd.control.tuning import Tuning
-    from mtpd.engine.client import EngineClient
+    from mtpd.control.tuning import TuningPlan
     from mtpd.operations import Operations, Progress
-    from mtpd.proxy.switch import Switchboard
     from mtpd.store.journal import Journal
     from mtpd.store.samples import Measurements
-    from mtpd.views import Json
+    from mtpd.views import EngineView, Json, QueueView
     from tuner.types import Arm, Decision
 
-__all__ = ["Effects"]
+__all__ = ["Board", "Effects"]
 
 log = structlog.get_logger()
 
@@ -43,6 +41,32 @@ CAME_FIRST = "a request came first: nothing was changed"
 METHOD = "model-based"
 OUTCOME_S = 5.0
 """Bound on writing down what came of a measurement that was ended."""
+
+
+class Board(Protocol):
+    """What is needed of the switchboard."""
+
+    def engines(self) -> tuple[EngineView, ...]:
+        """Every engine."""
+
+    def queue(self) -> QueueView:
+        """Who waits and who runs."""
+
+    async def until_waited_for(self) -> None:
+        """Return as soon as a request waits."""
+
+    async def switch(self, arm: Arm, *, reason: str, drain_timeout_s: float) -> EngineView:
+        """Serve an arm; raises DrainTimeoutError where requests still run."""
+
+    async def stop_engine(self, profile: str, reason: str, *, drain_timeout_s: float) -> None:
+        """Stop an engine; likewise."""
+
+
+class Tunes(Protocol):
+    """What is needed of the tuning."""
+
+    async def run(self, plan: TuningPlan, operation_id: str, progress: Progress) -> dict[str, Json]:
+        """Measure, decide, and serve what is chosen."""
 
 
 class Effects:
@@ -65,13 +89,13 @@ class Effects:
         self,
         *,
         config: Configuration,
-        board: Switchboard[EngineClient],
+        board: Board,
         operations: Operations,
         recorder: StoreRecorder,
         journal: Journal,
         measurements: Measurements,
         choices: Choices,
-        tuning: Tuning,
+        tuning: Tunes,
         clock: Clock,
         on_switched: Callable[[str, float], None],
     ) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mtpd.config.live import Configuration
     from mtpd.config.model import Profile
     from mtpd.control.calibration import Calibration
-    from mtpd.control.metering import Meter
+    from mtpd.engine.prom import SpecCounters
     from mtpd.events import EngineTransition, MemoryCreeps, RequestFinished
     from mtpd.gpu.window import Around
     from mtpd.store.live_states import LiveStates
@@ -44,6 +44,13 @@ SAVE_S: Final = 10.0
 
 MOVED: Final = 3
 """Latest drifts that are shown."""
+
+
+class Counters(Protocol):
+    """Reads the engines' own counters; ``Meter`` is the real one."""
+
+    async def moved(self, profile: str, engine_id: str) -> SpecCounters | Absent:
+        """What they moved by since they were last read."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -83,7 +90,7 @@ class LiveTraffic:
         *,
         config: Configuration,
         states: LiveStates,
-        meter: Meter,
+        meter: Counters,
         around: Callable[[float, float], Around],
         clock: Clock,
     ) -> None:

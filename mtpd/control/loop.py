@@ -47,14 +47,12 @@ if TYPE_CHECKING:
     from mtpd.clock import Clock
     from mtpd.config.live import Configuration
     from mtpd.config.model import Profile
-    from mtpd.control.effects import Effects
+    from mtpd.control.effects import Board, Effects
     from mtpd.control.live import LiveTraffic
     from mtpd.control.recorder import StoreRecorder
     from mtpd.control.sensing import Sensing
-    from mtpd.engine.client import EngineClient
     from mtpd.events import Event
     from mtpd.operations import Operations
-    from mtpd.proxy.switch import Switchboard
     from tuner.moment import PolicyState
     from tuner.types import Arm
 
@@ -106,7 +104,7 @@ class ControlLoop:
         sensing: Sensing,
         effects: Effects,
         recorder: StoreRecorder,
-        board: Switchboard[EngineClient],
+        board: Board,
         operations: Operations,
         clock: Clock,
     ) -> None:

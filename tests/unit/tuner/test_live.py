@@ -119,7 +119,7 @@ def test_an_alarm_keeps_a_fifth_of_what_was_known() -> None:
         before = live.common.weight
     assert live.common.weight < 0.25 * before
     assert live.pooled.down == 0.0
-    assert all(c.detector.requests == 0 for c in live.classes)
+    assert {c.klass: c.detector.requests for c in live.classes} == {SHORT: 0, LONG: 40}
 
 
 def test_the_first_request_is_shared_out_by_precision() -> None:
@@ -300,3 +300,13 @@ def test_positions_that_a_clamped_engine_does_not_label_stay_apart() -> None:
     assert len(tally(live, 3).hits) == 3
     again, _ = fed(live, clamped)
     assert len(tally(again, 3).hits) == 3
+
+
+def test_what_falls_in_one_class_while_the_others_stay_is_told_of_that_class() -> None:
+    live, _ = fed(fresh(), *[request(2), request(2, klass=LONG)] * 60)
+    live, alarms = fed(live, *[request(2), request(2, LOW, LONG)] * 6)
+    assert alarms
+    assert {str(one) for one in alarms} == {"acceptance has fallen in class long/mixed/greedy"}
+    _, alarms = fed(live, *[request(2, LOW), request(2, LOW, LONG)] * 6)
+    assert "acceptance has fallen in class long/mixed/greedy" not in {str(one) for one in alarms}
+    assert alarms
