@@ -32,6 +32,7 @@ from mtpd.proxy.admission_types import (
     Hold,
     Leave,
     Lost,
+    Mended,
     NoEngine,
     Pending,
     Ready,
@@ -65,7 +66,7 @@ def step(state: State, event: Event) -> Result:
             return _request(state, event)
         case Ready() | Lost() | Stopped() | Failed():
             return _engine(state, event)
-        case Hold() | Release() | Close() | Forget() | Bound():
+        case Hold() | Release() | Close() | Forget() | Mended() | Bound():
             return _gate(state, event)
         case _:
             assert_never(event)
@@ -146,8 +147,9 @@ def _why_late(state: State, waiter: Waiter) -> str:
 def _engine(state: State, event: EngineEvent) -> Result:
     match event:
         case Ready(profile, capacity):
-            broken = tuple(b for b in state.broken if b.profile != profile)
-            state = replace(state, engine=Serving(profile, capacity), broken=broken)
+            state = replace(
+                state, engine=Serving(profile, capacity), broken=_unbroken(state, profile)
+            )
             return _pump(_turn(state))
         case Lost():
             if isinstance(state.engine, Serving | Pending):
@@ -174,12 +176,11 @@ def _turn(state: State) -> State:
 
 def _fail(state: State, event: Failed) -> Result:
     hit = tuple(w for w in state.waiting if w.profile == event.profile)
-    others = tuple(b for b in state.broken if b.profile != event.profile)
     entry = Broken(event.profile, event.why, event.now + event.retry_after_s)
     state = replace(
         state,
         waiting=tuple(w for w in state.waiting if w.profile != event.profile),
-        broken=(*others, entry),
+        broken=(*_unbroken(state, event.profile), entry),
         engine=NoEngine() if event.restoring is None else Pending(event.restoring),
     )
     retry = _retry(event.retry_after_s)
@@ -202,6 +203,8 @@ def _gate(state: State, event: GateEvent) -> Result:
             return state, rejects + effects
         case Forget():
             return _forget(state, event)
+        case Mended(profile):
+            return replace(state, broken=_unbroken(state, profile)), ()
         case Bound(limit, timeout_s, order=rules):
             return _pump(replace(state, limit=limit, timeout_s=timeout_s, order=rules))
         case _:
@@ -213,12 +216,16 @@ def _forget(state: State, event: Forget) -> Result:
     state = replace(
         state,
         waiting=tuple(w for w in state.waiting if w.profile != event.profile),
-        broken=tuple(b for b in state.broken if b.profile != event.profile),
+        broken=_unbroken(state, event.profile),
         engine=NoEngine() if state.engine == Pending(event.profile) else state.engine,
     )
     rejects = tuple(Reject(w.id, RejectKind.REMOVED, event.why, MIN_RETRY_S) for w in gone)
     state, effects = _pump(state)
     return state, rejects + effects
+
+
+def _unbroken(state: State, profile: str) -> tuple[Broken, ...]:
+    return tuple(one for one in state.broken if one.profile != profile)
 
 
 def _pump(state: State) -> Result:

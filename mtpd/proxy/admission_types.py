@@ -28,6 +28,7 @@ __all__ = [
     "Hold",
     "Leave",
     "Lost",
+    "Mended",
     "NoEngine",
     "Order",
     "Pending",
@@ -287,6 +288,13 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
+class Mended:
+    """A profile is configured otherwise: that it failed to start says nothing any more."""
+
+    profile: str
+
+
+@dataclass(frozen=True, slots=True)
 class Bound:
     """The length and order of the queue, and the patience of those who come from now on."""
 
@@ -297,7 +305,7 @@ class Bound:
 
 RequestEvent = Arrive | Leave | Done | Tick
 EngineEvent = Ready | Lost | Stopped | Failed
-GateEvent = Hold | Release | Close | Forget | Bound
+GateEvent = Hold | Release | Close | Forget | Mended | Bound
 Event = RequestEvent | EngineEvent | GateEvent
 
 

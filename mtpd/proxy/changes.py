@@ -213,13 +213,27 @@ class Changes(Generic[C]):
         return running if running is not None and not self._is_current(running.plan) else None
 
     async def renew(self, lane: Lane, reason: str) -> Renewal | None:
-        """Stop an outdated engine and serve its profile as it is configured now, if it still is.
+        """Drain and stop an outdated engine, then serve its profile as it is configured now.
 
-        With the lane held. None where nothing was outdated.
+        None where nothing was outdated.
         """
-        running = self.outdated(lane)
-        if running is None:
+        if (found := self.outdated(lane)) is None:
             return None
+        try:
+            async with self.turns.alone(lane, reason):
+                running = self.outdated(lane)
+                return None if running is None else await self._renewed(lane, running, reason)
+        except DrainTimeoutError as error:
+            return Renewal(found.profile, Renewed.WAITS, str(error))
+
+    async def leave_outdated(self, lane: Lane, reason: str) -> None:
+        """Renew an outdated engine once its requests have ended, however long they take."""
+        while self.outdated(lane) is not None:
+            await self.renew(lane, reason)
+
+    # Inside -------------------------------------------------------------------------
+
+    async def _renewed(self, lane: Lane, running: Running[C], reason: str) -> Renewal:
         profile = running.profile
         try:
             arm = self._arm_for(profile)
@@ -238,15 +252,6 @@ class Changes(Generic[C]):
             log.warning("engine.not_renewed", profile=profile, error=str(error))
             return Renewal(profile, Renewed.FAILED, str(error))
         return Renewal(profile, Renewed.RESTARTED, reason)
-
-    async def leave_outdated(self, lane: Lane, reason: str) -> None:
-        """Renew an outdated engine once its requests have ended, however long they take."""
-        while self.outdated(lane) is not None:
-            with suppress(DrainTimeoutError):
-                async with self.turns.alone(lane, reason):
-                    await self.renew(lane, reason)
-
-    # Inside -------------------------------------------------------------------------
 
     async def _fitting(self, lane: Lane, arm: Arm, reason: str) -> Running[C]:
         """Bring an arm up, or the next one of its profile that fits."""

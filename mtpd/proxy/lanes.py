@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from mtpd.proxy import admission
-from mtpd.proxy.admission_types import Bound, Close, Forget
+from mtpd.proxy.admission_types import Bound, Close, Forget, Mended
 from mtpd.proxy.lane import Lane
 from mtpd.proxy.limits import order_of
 from mtpd.views import QueueView
@@ -99,6 +99,11 @@ class Lanes:
         """Turn away those who wait for a profile that is not served any more."""
         for lane in self.there():
             lane.post(Forget(profile, why))
+
+    def mend(self, profile: str) -> None:
+        """Try a profile again that failed to start."""
+        for lane in self.there():
+            lane.post(Mended(profile))
 
     def queue(self) -> QueueView:
         """Who waits and who runs."""

@@ -27,11 +27,11 @@ from mtpd.proxy.engines import Terms
 from mtpd.proxy.feasibility import Feasibility
 from mtpd.proxy.hold import Hold
 from mtpd.proxy.lanes import Lanes
-from mtpd.proxy.outcomes import DrainTimeoutError, RejectedError, Renewal, Renewed
+from mtpd.proxy.outcomes import RejectedError
 from mtpd.proxy.turns import DRAIN_S
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from mtpd.clock import Clock
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mtpd.proxy.engines import Lease
     from mtpd.proxy.lane import Lane
     from mtpd.proxy.limits import Limits
+    from mtpd.proxy.outcomes import Renewal
     from mtpd.proxy.seats import Seating
     from mtpd.types import Endpoint, EngineKey, LaunchPlan
     from mtpd.views import EngineView, QueueView
@@ -337,31 +338,28 @@ class Switchboard(Generic[C]):
         """Let other limits hold for requests that come from now on."""
         self._lanes.bound(limits)
 
-    def forget(self, profiles: Iterable[str], why: str) -> None:
-        """Turn away those who wait for profiles that are not served any more."""
-        for profile in profiles:
-            self._engines.dismiss(profile)
-            self._lanes.forget(profile, why)
+    def forget(self, profile: str, why: str) -> None:
+        """Turn away those who wait for a profile that is not served any more."""
+        self._engines.dismiss(profile)
+        self._lanes.forget(profile, why)
+
+    def mend(self, profile: str) -> None:
+        """Try a profile again that failed to start: it is configured otherwise now."""
+        self._lanes.mend(profile)
 
     async def renew(self, reason: str) -> tuple[Renewal, ...]:
         """Drain and renew every engine that runs otherwise than is configured.
 
-        One whose requests last longer than the patience is renewed when they have ended.
+        One whose requests last longer than the patience, or than the caller waits, is
+        renewed when they have ended.
         """
-        found = []
-        for lane in self._lanes.there():
-            outdated = self._changes.outdated(lane)
-            if outdated is None:
-                continue
-            try:
-                async with self._turns.alone(lane, reason):
-                    renewal = await self._changes.renew(lane, reason)
-            except DrainTimeoutError as error:
-                self._soon(partial(self._changes.leave_outdated, lane, reason))
-                renewal = Renewal(outdated.profile, Renewed.WAITS, str(error))
-            if renewal is not None:
-                found.append(renewal)
-        return tuple(found)
+        try:
+            found = [await self._changes.renew(lane, reason) for lane in self._lanes.there()]
+        finally:
+            for lane in self._lanes.there():
+                if self._changes.outdated(lane) is not None:
+                    self._soon(partial(self._changes.leave_outdated, lane, reason))
+        return tuple(renewal for renewal in found if renewal is not None)
 
     def _ready(self) -> tuple[str, ...]:
         return tuple(one.profile for _, one in self._engines.all_running() if one.is_ready)

@@ -18,6 +18,7 @@ from mtpd.proxy.admission_types import (
     Hold,
     Leave,
     Lost,
+    Mended,
     Order,
     Priority,
     Ready,
@@ -315,6 +316,14 @@ def test_nobody_answers_for_a_model_that_is_taken_away_so_the_next_one_is_asked_
     assert effects == [WantEngine("b")]
     state, effects = play(state, Forget("b", "b is gone"))
     assert effects == [Reject(1, RejectKind.REMOVED, "b is gone", 1), WantEngine("a")]
+
+
+def test_a_model_that_failed_is_tried_again_once_it_is_configured_otherwise() -> None:
+    failed = Failed(profile="a", why="no", now=0.0, retry_after_s=60.0)
+    state, effects = play(EMPTY, failed, Arrive(1, "a", 1.0))
+    assert effects == [Reject(1, RejectKind.ENGINE, "no", 59)]
+    _, effects = play(state, Mended("a"), Arrive(2, "a", 1.0))
+    assert effects == [WantEngine("a")]
 
 
 def test_what_runs_on_a_model_that_is_taken_away_goes_on() -> None:

@@ -64,7 +64,7 @@ async def test_who_waits_for_a_model_that_is_gone_is_told_and_others_go_on() -> 
             await until(lambda: running.lease)
             await until(lambda: made.board.queue().waiting == 1)
             made.removed.add("b")
-            made.board.forget(("b",), "b is gone")
+            made.board.forget("b", "b is gone")
             await until(lambda: waiting.rejected)
             assert waiting.rejected is not None
             assert (str(waiting.rejected), waiting.rejected.status) == ("b is gone", 404)
@@ -119,7 +119,7 @@ async def test_nobody_starts_an_engine_while_the_board_is_settled_and_requests_g
                 running.finish.set()
                 await until(lambda: running.ended)
                 made.removed.add("b")
-                made.board.forget(("b",), "b is gone")
+                made.board.forget("b", "b is gone")
                 await until(lambda: waiting.rejected)
         assert made.actor("b").view().starts == 0
 
