@@ -31,6 +31,7 @@ from mtpd.errors import ConfigError
 from mtpd.events import DaemonStarted, DaemonStopping
 from mtpd.faults import Faults, NoFaults
 from mtpd.gpu.card import find_card
+from mtpd.hangup import Hangup, Meaning, has_terminal
 from mtpd.house import House
 from mtpd.listen import bind_tcp, bind_unix, serving, url_of
 from mtpd.logfeed import DAEMON
@@ -42,8 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from mtpd.config.directories import Directories
+    from mtpd.config.disk import ConfigOnDisk
     from mtpd.config.model import Config
     from mtpd.control.backend import Control
+    from mtpd.control.reload import Reloader
     from mtpd.operations import Operations
 
 __all__ = ["Daemon", "daemon", "serve"]
@@ -58,6 +61,7 @@ class Daemon:
     Attributes:
         control: What the API answers with; the demo talks to it directly.
         operations: For waiting until an operation has ended.
+        reloader: Reads the configuration again.
         bus: Every event.
         url: Address of the data plane.
         control_socket: Path of the control socket.
@@ -65,6 +69,7 @@ class Daemon:
 
     control: Control
     operations: Operations
+    reloader: Reloader
     bus: Bus
     url: str
     control_socket: Path
@@ -81,6 +86,7 @@ async def daemon(
     faults: Faults | None = None,
     hash_delay_s: float = DELAY_S,
     machine: Path = Path("/"),
+    disk: ConfigOnDisk | None = None,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon while the block runs.
 
@@ -93,6 +99,7 @@ async def daemon(
         faults: Fault points of tests.
         hash_delay_s: Seconds after the start before the model files are hashed.
         machine: Where ``sys`` and ``proc`` of the cards lie.
+        disk: Where ``config`` was read and can be read again; None where it cannot.
 
     Raises:
         StateError: Another daemon uses the state directory, or it cannot be used.
@@ -134,6 +141,7 @@ async def daemon(
             faults=faults,
             hash_delay_s=hash_delay_s,
             foreign_env=foreign_env(path_env, environment),
+            disk=disk,
         )
         stack.callback(house.telemetry.close)
         stack.enter_context(logs.tap(house.feed.from_threads(DAEMON)))
@@ -153,8 +161,8 @@ async def daemon(
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
         sampler, board = house.telemetry.sampler, house.switchboard
-        runs = (sampler.run, house.operations.run, board.run, house.hashes.run, house.loop.run)
-        for run in runs:
+        house_runs = (house.operations.run, house.hashes.run, house.loop.run, house.reloader.watch)
+        for run in (sampler.run, board.run, *house_runs):
             tasks.start_soon(run)
         tasks.start_soon(house.idle.run, board)
         listening = serving(house.web(control), (tcp, unix), timeouts=lambda: live.server.timeouts)
@@ -167,6 +175,7 @@ async def daemon(
         yield Daemon(
             control=control,
             operations=house.operations,
+            reloader=house.reloader,
             bus=bus,
             url=url,
             control_socket=socket_path,
@@ -191,9 +200,29 @@ def _tokens(config: LiveConfig, directories: Directories, clock: Clock) -> Token
 
 
 async def serve(
-    config: Config, directories: Directories, *, path_env: str, environment: Mapping[str, str]
+    config: Config,
+    directories: Directories,
+    *,
+    path_env: str,
+    environment: Mapping[str, str],
+    disk: ConfigOnDisk | None = None,
 ) -> None:
-    """Run the daemon until SIGTERM or SIGINT; a signal while it starts counts, too."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with daemon(config, directories, path_env=path_env, environment=environment):
-            log.info("daemon.stopping", signal=(await anext(signals)).name)
+    """Run the daemon until SIGTERM or SIGINT; SIGHUP has it read its configuration again.
+
+    A signal while it starts counts, too. A terminal that is closed ends what was started in
+    it, unless ``nohup`` was asked for.
+    """
+    hangup = Hangup.here()
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async with daemon(
+            config, directories, path_env=path_env, environment=environment, disk=disk
+        ) as running:
+            async for number in signals:
+                meaning = Meaning.STOP
+                if number is signal.SIGHUP:
+                    meaning = hangup.meaning(terminal=has_terminal())
+                if meaning is Meaning.STOP:
+                    log.info("daemon.stopping", signal=number.name)
+                    return
+                if meaning is Meaning.RELOAD:
+                    await running.reloader.hear()

@@ -20,6 +20,8 @@ from anyio.lowlevel import checkpoint
 
 from mtpd.clock import rfc3339
 from mtpd.events import (
+    ConfigRefused,
+    ConfigReloaded,
     DaemonStarted,
     DaemonStopping,
     DecisionMade,
@@ -196,7 +198,7 @@ def _ids(event: Event) -> dict[str, str]:
     """What an event is about."""
     ids: dict[str, str] = {}
     match event:
-        case DaemonStarted() | DaemonStopping():
+        case DaemonStarted() | DaemonStopping() | ConfigReloaded() | ConfigRefused():
             pass
         case EngineTransition() | EngineLoadProgress() | ResidencyJudged() | MemoryCreeps():
             ids = {"engine": event.engine_id, "profile": event.profile}

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from mtpd.views import DecisionView, MeasurementView, OperationView, ResidencyView
 
 __all__ = [
+    "ConfigRefused",
+    "ConfigReloaded",
     "DaemonStarted",
     "DaemonStopping",
     "DecisionMade",
@@ -44,6 +46,34 @@ class DaemonStopping:
     """The daemon was told to end."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigReloaded:
+    """The configuration was read again, and what can be applied is in force.
+
+    Attributes:
+        added: Models that are new.
+        removed: Models that are gone.
+        changed: Models whose engine runs otherwise from now on.
+        needs_restart: Keys that take effect after a restart of the daemon.
+    """
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRefused:
+    """The configuration was read again and has errors: all of the old one stays in force.
+
+    Attributes:
+        problems: Every one, as ``FILE:LINE: KEY: what is wrong``.
+    """
+
+    problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +240,8 @@ class DeviceThrottled:
 
 Event = (
     DaemonStarted
+    | ConfigReloaded
+    | ConfigRefused
     | DaemonStopping
     | EngineTransition
     | EngineLoadProgress

@@ -18,6 +18,7 @@ from mtpd.api import problem
 from mtpd.api.application import application
 from mtpd.api.gate import Gate
 from mtpd.control.account import MemoryAccount
+from mtpd.control.applying import Applying
 from mtpd.control.backend import Control
 from mtpd.control.choices import Choices
 from mtpd.control.device import SwitchboardDevice
@@ -31,6 +32,7 @@ from mtpd.control.models import ModelReports
 from mtpd.control.parts import Parts
 from mtpd.control.preload import Preloader
 from mtpd.control.recorder import StoreRecorder
+from mtpd.control.reload import Reloader
 from mtpd.control.residency import Residencies
 from mtpd.control.restore import restore
 from mtpd.control.sensing import Sensing
@@ -67,10 +69,12 @@ from mtpd.units import EngineId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from mtpd.bus import Bus
     from mtpd.clock import Clock
     from mtpd.config.directories import Directories
+    from mtpd.config.disk import ConfigOnDisk
     from mtpd.config.live import LiveConfig
     from mtpd.control.facts import DaemonFacts
     from mtpd.engine.facts import Fact
@@ -102,6 +106,7 @@ class House:
         faults: Faults,
         hash_delay_s: float,
         foreign_env: Mapping[str, str],
+        disk: ConfigOnDisk | None = None,
     ) -> None:
         self._config, self._bus, self._clock, self._faults = config, bus, clock, faults
         self._log_dir = directories.state / "logs"
@@ -258,12 +263,31 @@ class House:
             clock=clock,
         )
 
+        applying = Applying(
+            live=config,
+            board=self.switchboard,
+            choices=self.choices,
+            restore=self._restore,
+            learn=self.residencies.learn,
+        )
+        self.reloader = Reloader(
+            disk=disk,
+            live=config,
+            applying=applying,
+            engines=self.switchboard.engines,
+            operations=self.operations,
+            recorder=self.recorder,
+            journal=self.journal,
+            publish=self._publish,
+            clock=clock,
+        )
+
     async def recover(self) -> None:
         """End what a killed daemon left, and adopt the choices that still hold."""
         await orphans.reap(await self._ledger.open_rows(), ledger=self._ledger, boot=boot_id())
         await self.memory.look()
         await self.residencies.restore(self._ledger)
-        await restore(self._config, self.choices, self.journal, self.planner)
+        await self._restore()
         await self.traffic.restore()
 
     def control(self, facts: DaemonFacts) -> Control:
@@ -281,6 +305,7 @@ class House:
                 recorder=self.recorder,
                 choices=self.choices,
                 tuning=self.tuning,
+                reload=self.reloader,
                 reports=ModelReports(
                     config=self._config,
                     planner=self.planner,
@@ -317,6 +342,9 @@ class House:
             instance=self._bus.boot,
             gate=self._gate,
         )
+
+    async def _restore(self, subjects: AbstractSet[str] | None = None) -> None:
+        await restore(self._config, self.choices, self.journal, self.planner, subjects=subjects)
 
     def _actor(self, key: EngineKey) -> EngineActor:
         return EngineActor(

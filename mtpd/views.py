@@ -29,6 +29,7 @@ __all__ = [
     "ArmMemoryView",
     "ArmView",
     "ChoiceView",
+    "ConfigFileView",
     "ConfigValueView",
     "DecisionView",
     "DepthRowView",
@@ -220,7 +221,7 @@ class OperationView:
     """A long-running operation.
 
     Attributes:
-        kind: switch, load, unload, tune, probe or sweep.
+        kind: switch, load, unload, tune, probe, sweep or reload.
         state: queued, running, done, failed or cancelled.
         params: What was asked for.
         result: Kind-specific, once done.
@@ -251,6 +252,28 @@ class ConfigValueView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigFileView:
+    """The configuration on the disk beside the one in force.
+
+    Attributes:
+        path: The file that was named.
+        read_at: When what is in force was read.
+        watched: Whether it is read again by itself when it was saved.
+        invalid_since: When it was first seen to have errors; None where it had none when it
+            was last read.
+        problems: The errors, as ``FILE:LINE: KEY: what is wrong``.
+        needs_restart: Keys that take effect after a restart of the daemon.
+    """
+
+    path: str
+    read_at: str
+    watched: bool
+    invalid_since: str | None
+    problems: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArmMemoryView:
     """Predicted device memory of an arm that an engine runs."""
 
@@ -266,6 +289,7 @@ class StatusView:
         memory: Of the arms of ``engines``, in their order; engines without an arm have none.
         unusable: Models whose file cannot be served, each with why.
         live: Live traffic of every model that had any, and what would be done about it.
+        config: The configuration file; None where there is none, as in the demo.
     """
 
     version: str
@@ -286,6 +310,7 @@ class StatusView:
     operation: OperationView | None
     unusable: tuple[str, ...] = ()
     live: tuple[LiveProfileView, ...] = ()
+    config: ConfigFileView | None = None
 
 
 def encode(value: object) -> Json:

@@ -7,7 +7,9 @@ sentence and hint reach the client as they are.
 Results of operations: switch and load hold ``decision`` (its number), ``engine``, ``choice``
 and ``prompt_cache``, a sentence on how much of it went with the engine that was stopped;
 unload holds ``engines``, every slot; tune, sweep and probe hold ``subject``,
-``method``, ``applied``, ``decisions`` and ``depths``, the rows that were measured.
+``method``, ``applied``, ``decisions`` and ``depths``, the rows that were measured; reload
+holds ``reason``, ``changes``, ``warnings``, ``decision`` and ``engines``, what became of
+each that ran otherwise.
 """
 
 from __future__ import annotations
@@ -101,6 +103,13 @@ class Backend(Protocol):
 
     async def probe(self, *, model: str, depth: int, idempotency_key: str | None) -> OperationView:
         """Begin to measure the acceptance of each draft position up to ``depth``."""
+
+    async def reload(self, *, idempotency_key: str | None) -> OperationView:
+        """Begin to apply the configuration as it lies on the disk.
+
+        Raises:
+            ConfigError: It has errors; nothing was changed.
+        """
 
     async def operations(self, limit: int) -> tuple[OperationView, ...]:
         """Newest first."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         MeasurementQuery,
         NoQuery,
         ProbeBody,
+        ReloadBody,
         SwitchBody,
         TuneBody,
         UnloadBody,
@@ -109,6 +110,11 @@ async def tune(backend: Backend, body: TuneBody, key: str | None) -> OperationVi
 async def probe(backend: Backend, body: ProbeBody, key: str | None) -> OperationView:
     """Measure the acceptance of each draft position."""
     return await backend.probe(model=body.model, depth=body.depth, idempotency_key=key)
+
+
+async def reload(backend: Backend, _body: ReloadBody, key: str | None) -> OperationView:
+    """Apply the configuration as it lies on the disk."""
+    return await backend.reload(idempotency_key=key)
 
 
 async def operations(

@@ -16,7 +16,7 @@ from aiohttp_sse import EventSourceResponse
 from mtpd.api import schema, sse
 from mtpd.api.auth import Scope
 from mtpd.api.routes import Route, read_body
-from mtpd.events import EngineTransition, Envelope
+from mtpd.events import ConfigReloaded, EngineTransition, Envelope
 from mtpd.proxy.replies import loaded
 
 if TYPE_CHECKING:
@@ -51,13 +51,17 @@ async def _events(backend: Backend, request: web.Request) -> web.StreamResponse:
             async for item in news:
                 if not isinstance(item, Envelope):
                     return
-                moved = item.event
-                if not isinstance(moved, EngineTransition):
-                    continue
-                status = _status(moved.new)
-                if told.get(moved.profile) != status:
-                    told[moved.profile] = status
-                    await response.send(json.dumps(_message(moved, status)))
+                match item.event:
+                    case EngineTransition() as moved:
+                        status = _status(moved.new)
+                        if told.get(moved.profile) != status:
+                            told[moved.profile] = status
+                            await response.send(json.dumps(_message(moved, status)))
+                    case ConfigReloaded(added=added):
+                        for name in added:  # a client that keeps a list learns of it so
+                            await response.send(json.dumps(_changed(name, {"status": "unloaded"})))
+                    case _:
+                        pass
 
     await sse.until_left(request, talk)
     return response
@@ -72,7 +76,11 @@ def _message(moved: EngineTransition, status: str) -> dict[str, Json]:
     data: dict[str, Json] = {"status": status}
     if loaded(moved.new) == "failed":
         data["failed"] = True
-    return {"model": moved.profile, "event": "status_change", "data": data}
+    return _changed(moved.profile, data)
+
+
+def _changed(model: str, data: dict[str, Json]) -> dict[str, Json]:
+    return {"model": model, "event": "status_change", "data": data}
 
 
 ROUTES: tuple[Route, ...] = (

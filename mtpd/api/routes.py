@@ -183,6 +183,12 @@ ROUTES: tuple[Route, ...] = (
         "Measure the acceptance of each draft position",
         body=schema.ProbeBody,
     ),
+    _starts(
+        f"{PREFIX}/reload",
+        handlers.reload,
+        "Read the configuration again and apply what changed",
+        body=schema.ReloadBody,
+    ),
     _reads(
         f"{PREFIX}/operations",
         handlers.operations,

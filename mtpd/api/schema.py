@@ -27,6 +27,7 @@ __all__ = [
     "MeasurementQuery",
     "NoQuery",
     "ProbeBody",
+    "ReloadBody",
     "SwitchBody",
     "TuneBody",
     "UnloadBody",
@@ -75,6 +76,10 @@ class LoadBody(Body):
     """Start this model's engine at its chosen depth."""
 
     model: Name
+
+
+class ReloadBody(Body):
+    """Read the configuration again; there is nothing to say."""
 
 
 class UnloadBody(Body):

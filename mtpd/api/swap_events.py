@@ -13,7 +13,7 @@ import anyio
 from aiohttp_sse import EventSourceResponse
 
 from mtpd.api import sse
-from mtpd.events import EngineTransition, Envelope, RequestFinished
+from mtpd.events import ConfigReloaded, EngineTransition, Envelope, RequestFinished
 from mtpd.logfeed import DAEMON
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ async def _news(
         if not isinstance(item, Envelope):
             break
         match item.event:
-            case EngineTransition():
+            case EngineTransition() | ConfigReloaded():
                 await outbox.send(("modelStatus", await _states(config, backend)))
             case RequestFinished():
                 await outbox.send(("activity", {"id": item.seq}))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
 from mtpd.config.directories import Directories
-from mtpd.errors import MtpdError, StateError, UnreachableError
+from mtpd.errors import EXIT_CONFIG, MtpdError, StateError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 PREFIX = "/mtpd/v1"
+CONFIGURATION = "urn:mtpd:problem:configuration"
 SYSTEM_SOCKETS = (Path("/run/mtpd/control.sock"), Path("/run/mtpd-control.sock"))
 START_HINT = (
     "Start it with 'mtpd serve --config mtpd.toml' or 'mtpd demo', or name its socket with "
@@ -307,12 +308,15 @@ def _with_query(path: str, query: Mapping[str, str | int | Sequence[int] | None]
 def _refusal(status: int, text: str) -> ApiError:
     try:
         problem = json.loads(text)
-        detail, hint = str(problem["detail"]), problem.get("hint")
+        kind, detail, hint = problem.get("type"), str(problem["detail"]), problem.get("hint")
         if status == HTTPStatus.UNAUTHORIZED:
             hint = UNKNOWN_HINT
-    except (ValueError, KeyError, TypeError):
-        detail, hint = f"The daemon answered {status}: {text.strip()[:200]}", None
-    return ApiError(detail, hint=hint, status=status, text=text)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        kind, detail, hint = None, f"The daemon answered {status}: {text.strip()[:200]}", None
+    error = ApiError(detail, hint=hint, status=status, text=text)
+    if kind == CONFIGURATION:
+        error.exit_code = EXIT_CONFIG
+    return error
 
 
 def _text(answer: http.client.HTTPResponse) -> str:

@@ -20,13 +20,16 @@ from mtpd.cli.demo_report import show_progress, show_report
 from mtpd.cli.loading import load_config, strict_option
 from mtpd.compat.remarks import Kind
 from mtpd.config.directories import Directories, find_config
+from mtpd.config.disk import ConfigOnDisk
 from mtpd.config.files import NO_MODEL
 from mtpd.config.remarks import remark_text
 from mtpd.demo import Demo, run_demo
 from mtpd.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from mtpd.config.model import Config
 
 __all__ = ["demo", "serve"]
 
@@ -49,6 +52,9 @@ log = structlog.get_logger()
     metavar="HOST:PORT",
     help="Where clients are answered; beyond the loopback only with access tokens.",
 )
+@click.option(
+    "--watch-config", is_flag=True, help="Read the configuration again when it was saved."
+)
 @click.option("--state-dir", type=PATHS, metavar="DIR", help="Database, ledger and logs.")
 @click.option("--runtime-dir", type=PATHS, metavar="DIR", help="Control and engine sockets.")
 @click.option("--cache-dir", type=PATHS, metavar="DIR", help="Private homes of engines.")
@@ -65,6 +71,7 @@ def serve(
     *,
     strict: bool,
     listen: str | None,
+    watch_config: bool,
     state_dir: Path | None,
     runtime_dir: Path | None,
     cache_dir: Path | None,
@@ -76,7 +83,9 @@ def serve(
     Without --config, the file is $XDG_CONFIG_HOME/mtpd/mtpd.toml or
     /etc/mtpd/mtpd.toml. The directories are the options above, else
     $STATE_DIRECTORY, $RUNTIME_DIRECTORY and $CACHE_DIRECTORY (systemd sets them),
-    else the XDG ones. SIGTERM drains nothing and stops within seconds.
+    else the XDG ones. SIGTERM drains nothing and stops within seconds. SIGHUP and
+    mtpctl reload have the configuration read again, as does saving it with
+    [server] watch_config: only models that it changes are drained and restarted.
 
     Exit codes: 0 stopped as told, 1 failed with a reason, 2 usage, 78 configuration.
     """
@@ -89,12 +98,12 @@ def serve(
                 ("name one with --config FILE, or try mtpd demo, which needs none", *unread(path))
             ),
         )
-    config = load_config(found, overrides={"server.listen": listen}, strict=strict)
+    overrides = {"server.listen": listen, "server.watch_config": watch_config or None}
+    disk = ConfigOnDisk(found, functools.partial(_servable, found, overrides, strict=strict))
+    config = disk.read()
     for remark in config.remarks:
         say = log.warning if remark.kind is Kind.NOT_HONOURED else log.info
         say("config.remark", text=remark_text(remark))
-    if not config.profiles:
-        raise ConfigError((f"{found}: {NO_MODEL}",), hint="mtpd check looks at everything")
     directories = Directories.resolve(
         os.environ, state=state_dir, runtime=runtime_dir, cache=cache_dir
     )
@@ -104,7 +113,16 @@ def serve(
         directories,
         path_env=os.environ.get("PATH", os.defpath),
         environment=dict(os.environ),
+        disk=disk,
     )
+
+
+def _servable(path: Path, overrides: Mapping[str, object], *, strict: bool) -> Config:
+    """What a file configures, if it configures any model."""
+    config = load_config(path, overrides=overrides, strict=strict)
+    if not config.profiles:
+        raise ConfigError((f"{path}: {NO_MODEL}",), hint="mtpd check looks at everything")
+    return config
 
 
 @click.command()

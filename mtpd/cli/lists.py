@@ -139,6 +139,8 @@ def _came(result: Mapping[str, Json]) -> str:
             return f"{name} is {now} at depth {depth}, set by an operator; {back}"
         case {"engine": {"profile": name, "state": now, "arm": {"depth": depth}}}:
             return f"{name} is {now} at depth {depth}"
+        case {"reason": str() as reason, "changes": dict()}:
+            return reason
         case {"engines": list() as engines}:
             return _still_running(engines)
         case _:

@@ -19,6 +19,7 @@ from mtpd.cli.client import StreamEvent, segment
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.failure import exit_code_of
 from mtpd.cli.gpu_command import gpu
+from mtpd.cli.reload_command import reload
 from mtpd.cli.session import Session, connected, connection_options
 from mtpd.errors import UnreachableError
 from mtpd.explanation_views import ExplanationView
@@ -210,7 +211,7 @@ def _print_event(session: Session, event: StreamEvent) -> None:
         session.out.print(lists.event_line(event.type, event.data), soft_wrap=True)
 
 
-for command in (*operations.COMMANDS, gpu):
+for command in (*operations.COMMANDS, reload, gpu):
     cli.add_command(command)
 
 

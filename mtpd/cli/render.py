@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mtpd.views import (
         ArmView,
         ChoiceView,
+        ConfigFileView,
         DecisionView,
         DepthRowView,
         EngineView,
@@ -205,6 +206,9 @@ def _daemon(view: StatusView) -> Table:
         line(made, "", choice.reason)
     for one in view.unusable:
         line(made, "unusable", one)
+    if view.config is not None:
+        for one in _config_lines(view.config):
+            line(made, "config", one)
     last = view.last_decision
     if last is not None and last.id not in {choice.decision_id for choice in view.choices}:
         line(made, "decision", f"{last.id}: {last.act} {last.subject}: {decision_sentence(last)}")
@@ -224,6 +228,16 @@ def _daemon(view: StatusView) -> Table:
     line(made, "listens on", f"http://{view.listen}")
     line(made, "control", view.control_socket)
     return made
+
+
+def _config_lines(view: ConfigFileView) -> list[str]:
+    """What of the configuration on the disk is not in force."""
+    told = []
+    if view.invalid_since is not None:
+        told = [f"on disk is invalid since {clock_text(view.invalid_since)}:", *view.problems]
+    if view.needs_restart:
+        told.append(f"after a restart of the daemon: {', '.join(view.needs_restart)}")
+    return told
 
 
 def decision_sentence(decision: DecisionView) -> str:

@@ -2,8 +2,8 @@
 
 ``diff`` says it, ``revised`` makes the configuration that is in force from then on. What
 was captured when the daemon started (addresses, the engine binary, the card) stays as it
-was until the daemon is started again, and is named. A key that is not listed here is the
-careful kind: of a model it needs another engine, elsewhere a restart of the daemon.
+was until the daemon is started again, and is named. A key of a model that is not listed
+here is the careful kind and needs another engine; a part of the configuration, a restart.
 """
 
 from __future__ import annotations
@@ -39,32 +39,18 @@ _APPLIED = frozenset(
 )
 """Parts that are read anew wherever they count."""
 
-_PARTLY: Mapping[str, frozenset[str]] = MappingProxyType(
+_CAPTURED: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        "server": frozenset(
-            {
-                "max_waiting",
-                "queue_timeout_s",
-                "batch_max_requests",
-                "batch_max_s",
-                "priority_age_s",
-                "max_in_flight_per_token",
-                "max_waiting_per_token",
-                "watch_config",
-                "hosts",
-                "ttl_s",
-                "list_aliases",
-            }
-        ),
-        "engine": frozenset({"threads", "load_stall_s", "ready_timeout_s", "stop_timeout_s"}),
-        "budget": frozenset({"headroom_mib"}),
+        "server": frozenset({"listen_host", "listen_port", "control_socket"}),
+        "engine": frozenset({"binary", "extra_env"}),
+        "budget": frozenset({"hardware"}),
     }
 )
-"""Parts of which only some values can be applied."""
+"""Parts that are read anew but for what was looked at when the daemon started."""
 
 _DESCRIPTIVE = (
     *("aliases", "tags", "quality", "concurrency_limit"),
-    *("title", "description", "unlisted", "upstream_model"),
+    *("title", "description", "unlisted", "upstream_model", "timeouts", "loading_state"),
     *("ttl_s", "ready_timeout_s", "stop_timeout_s", "stop_command"),
 )
 """Of a model: what its engine never sees."""
@@ -183,13 +169,13 @@ def revised(old: Config, new: Config) -> Config:
     kept = {
         part.name: getattr(old, part.name)
         for part in fields(Config)
-        if part.name not in _APPLIED and part.name not in _PARTLY
+        if part.name not in _APPLIED and part.name not in _CAPTURED
     }
     config = replace(
         new,
-        server=_joined(old.server, new.server, _PARTLY["server"]),
-        engine=_joined(old.engine, new.engine, _PARTLY["engine"]),
-        budget=_joined(old.budget, new.budget, _PARTLY["budget"]),
+        server=_joined(old.server, new.server, _CAPTURED["server"]),
+        engine=_joined(old.engine, new.engine, _CAPTURED["engine"]),
+        budget=_joined(old.budget, new.budget, _CAPTURED["budget"]),
         **kept,
     )
     restart = _needs_restart(old, new)
@@ -221,7 +207,7 @@ def _needs_restart(old: Config, new: Config) -> tuple[str, ...]:
     keys = [v.key for v in _values(old, new) if _captured(v.key)]
     sections = {key.partition(".")[0] for key in keys}
     for part in fields(Config):
-        if part.name in _APPLIED or part.name in _PARTLY or part.name in sections:
+        if part.name in _APPLIED or part.name in _CAPTURED or part.name in sections:
             continue
         if getattr(old, part.name) != getattr(new, part.name):
             keys.append(part.name)
@@ -230,8 +216,8 @@ def _needs_restart(old: Config, new: Config) -> tuple[str, ...]:
 
 def _captured(key: str) -> bool:
     section, _, name = key.partition(".")
-    if section in _PARTLY:
-        return name not in _PARTLY[section]
+    if section in _CAPTURED:
+        return name == "listen" or name.partition(".")[0] in _CAPTURED[section]
     return section not in _APPLIED | _SECTIONS
 
 
@@ -239,8 +225,8 @@ def _kept(key: str, restart: tuple[str, ...]) -> bool:
     return any(key == one or key.startswith(f"{one}.") for one in restart)
 
 
-def _joined(old: PartT, new: PartT, applied: frozenset[str]) -> PartT:
-    return replace(old, **{name: getattr(new, name) for name in applied})
+def _joined(old: PartT, new: PartT, captured: frozenset[str]) -> PartT:
+    return replace(new, **{name: getattr(old, name) for name in captured})
 
 
 def _different(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from mtpd.config.locate import dotted
 if TYPE_CHECKING:
     from mtpd.config.model import Config, Profile
 
-__all__ = ["NO_MODEL", "file_problems", "unreadable"]
+__all__ = ["NO_MODEL", "file_problems", "problems_of", "unreadable"]
 
 _MAGIC = b"GGUF"
 
@@ -29,17 +29,22 @@ def file_problems(config: Config) -> tuple[str, ...]:
 
     Also says when there is no profile at all.
     """
-    problems = [] if config.profiles else [NO_MODEL]
-    for profile in config.profiles.values():
-        if profile.opaque is not None:
-            problems += _program_problem(config, profile.name, profile.opaque.command[0])
-            continue
-        for key, text in _named(profile):
-            path = dotted(("models", profile.name, *key))
-            reason = unreadable(text)
-            if reason is not None:
-                origin = config.origins.get(path, "default")
-                problems.append(f"{origin}: {path}: {text} {reason}")
+    problems = () if config.profiles else (NO_MODEL,)
+    return problems + tuple(p for name in config.profiles for p in problems_of(config, name))
+
+
+def problems_of(config: Config, name: str) -> tuple[str, ...]:
+    """Every file that one profile names and that cannot be read, likewise."""
+    profile = config.profiles[name]
+    if profile.opaque is not None:
+        return tuple(_program_problem(config, name, profile.opaque.command[0]))
+    problems = []
+    for key, text in _named(profile):
+        path = dotted(("models", name, *key))
+        reason = unreadable(text)
+        if reason is not None:
+            origin = config.origins.get(path, "default")
+            problems.append(f"{origin}: {path}: {text} {reason}")
     return tuple(problems)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mtpd.config.locate import Path as KeyPath
 
 __all__ = [
+    "KINDS",
     "MAX_BYTES",
     "Source",
     "find",
@@ -36,6 +37,9 @@ __all__ = [
 
 _FOREIGN = frozenset({".yaml", ".yml", ".ini"})
 """Suffixes of the files of other programs."""
+
+KINDS = ("hardware", "models", "workloads")
+"""The folders of profiles that are read along with a configuration file."""
 
 MAX_BYTES = 256 * 1024
 """Size up to which a configuration file is read; far larger ones take seconds to parse."""

@@ -26,6 +26,8 @@ from mtpd.views import encode
 from tuner.types import Act, Decision
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mtpd.config.model import Profile
     from mtpd.control.tuning import TuningPlan
     from mtpd.operations import Progress
@@ -117,43 +119,55 @@ class Control(Queries):
         max_joules: float | None = None,
     ) -> OperationView:
         """Begin to measure a pool or model; None means the default."""
-        plan = tune_plan(
-            self._p.config,
-            TuneRequest(
-                subject=subject,
-                method=method,
-                depths=depths,
-                workloads=workloads,
-                prompts=prompts,
-                repetitions=repetitions,
-                max_tokens=max_tokens,
-                apply=apply,
-                limits=Limits(
-                    max_starts=max_starts,
-                    max_cells=max_cells,
-                    max_seconds=None if max_minutes is None else 60 * max_minutes,
-                    max_joules=max_joules,
-                ),
+        request = TuneRequest(
+            subject=subject,
+            method=method,
+            depths=depths,
+            workloads=workloads,
+            prompts=prompts,
+            repetitions=repetitions,
+            max_tokens=max_tokens,
+            apply=apply,
+            limits=Limits(
+                max_starts=max_starts,
+                max_cells=max_cells,
+                max_seconds=None if max_minutes is None else 60 * max_minutes,
+                max_joules=max_joules,
             ),
         )
-        if plan.limits.max_joules is not None:
-            need_energy(plan.limits, await self._p.devices())
+
+        def plan() -> TuningPlan:
+            return tune_plan(self._p.config, request)
+
+        if plan().limits.max_joules is not None:
+            need_energy(request.limits, await self._p.devices())
         kind = "sweep" if method == "sweep" and not apply else "tune"
         return await self._measure(kind, plan, idempotency_key)
 
     async def probe(self, *, model: str, depth: int, idempotency_key: str | None) -> OperationView:
         """Begin to measure the acceptance of each draft position up to ``depth``."""
         return await self._measure(
-            "probe", probe_plan(self._p.config, model, depth), idempotency_key
+            "probe", lambda: probe_plan(self._p.config, model, depth), idempotency_key
         )
+
+    async def reload(self, *, idempotency_key: str | None) -> OperationView:
+        """Begin to apply the configuration as it lies on the disk.
+
+        Raises:
+            ConfigError: It has errors; nothing was changed.
+        """
+        return await self._p.reload.start(idempotency_key=idempotency_key)
 
     # Inside -------------------------------------------------------------------------
 
     async def _measure(
-        self, kind: str, plan: TuningPlan, idempotency_key: str | None
+        self, kind: str, make_plan: Callable[[], TuningPlan], idempotency_key: str | None
     ) -> OperationView:
+        """Begin to measure; planned now, to refuse what cannot be, and anew when its turn comes."""
+        plan = make_plan()
+
         async def run(progress: Progress) -> dict[str, Json]:
-            return await self._p.tuning.run(plan, progress.operation_id, progress)
+            return await self._p.tuning.run(make_plan(), progress.operation_id, progress)
 
         return await self._p.operations.start(
             kind, plan_params(plan), run, idempotency_key=idempotency_key

@@ -15,7 +15,7 @@ import anyio
 import structlog
 
 from mtpd.errors import MtpdError
-from mtpd.events import EngineTransition
+from mtpd.events import ConfigReloaded, EngineTransition
 from mtpd.proxy.actors import READY
 from mtpd.proxy.outcomes import DrainTimeoutError
 from mtpd.proxy.ttl import Idle
@@ -90,12 +90,14 @@ class IdleUnloader:
             self._become(self._idle.went(profile, self._clock.now()))
 
     def observe(self, event: Event) -> None:
-        """An event was published; those of engines matter."""
+        """An event was published; those of engines matter, and other times that are configured."""
         if isinstance(event, EngineTransition):
             loaded = event.new == READY
             now = self._clock.now()
             idle = self._idle
             self._become(idle.loaded(event.profile, now) if loaded else idle.gone(event.profile))
+        elif isinstance(event, ConfigReloaded):
+            self.look()
 
     def look(self) -> None:
         """See whose time is up; ``run`` does so by itself when one is, or something happens."""

@@ -155,7 +155,9 @@ class ControlLoop:
             serving = self._serving()
             self._looks = {name: one for name, one in self._looks.items() if name in serving}
             for name, arm in serving.items():
-                await self._look(self._config.profiles[name], arm)
+                profile = self._config.profiles.get(name)
+                if profile is not None:  # a reload may take it away between two looks
+                    await self._look(profile, arm)
         await self._traffic.save()
 
     def view(self) -> LiveView:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mtpd.control.facts import DaemonFacts
     from mtpd.control.models import ModelReports
     from mtpd.control.recorder import StoreRecorder
+    from mtpd.control.reload import Reloader
     from mtpd.control.tuning import Tuning
     from mtpd.engine.client import EngineClient
     from mtpd.engine.kept import PromptCaches
@@ -53,6 +54,7 @@ class Parts:
     recorder: StoreRecorder
     choices: Choices
     tuning: Tuning
+    reload: Reloader
     reports: ModelReports
     gates: Callable[[], Awaitable[tuple[GateView, ...]]]
     devices: Callable[[], Awaitable[tuple[DeviceView, ...]]]

@@ -72,6 +72,7 @@ class Queries:
             last_decision=latest[0] if latest else None,
             operation=self._p.operations.current,
             live=self._p.live().profiles,
+            config=self._p.reload.view(),
         )
 
     def live(self) -> LiveView:

@@ -20,7 +20,7 @@ from mtpd.units import MIB
 from tuner.types import Evicted, Host, Resident, Spilled, Unknown, passes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from mtpd.clock import Clock
     from mtpd.config.live import Configuration
@@ -79,6 +79,13 @@ class Residencies:
         if self.keeper is not None:
             for profile in self._config.profiles.values():
                 await self._memory.forecast(profile)
+
+    async def learn(self, names: Iterable[str]) -> None:
+        """Forecast models that were configured anew, or otherwise than before."""
+        for name in names:
+            self._memory.forget(name)
+            if self.keeper is not None:
+                await self._memory.forecast(self._config.profiles[name])
 
     def plan(self, arm: Arm) -> LaunchPlan:
         """Plan a start, with the memory that it takes at most.

@@ -224,6 +224,11 @@ class MemoryPlanner:
         """Take in what the engine of a profile printed."""
         self._heard.setdefault(profile, PrintedSums()).hear(fact)
 
+    def forget(self, profile: str) -> None:
+        """What its engine printed was for other settings."""
+        self._heard.pop(profile, None)
+        self._logged[profile] = None
+
     async def look(self) -> None:
         """Ask the card how much is free, before any engine of ours runs."""
         await to_thread.run_sync(lambda: self._budget.read(alone=True))

@@ -15,7 +15,7 @@ from aiohttp import web
 from mtpd.api.auth import Policy
 from mtpd.api.routes import mount
 from mtpd.bus import Bus
-from mtpd.errors import ConflictError, InvalidError, MtpdError, NotFoundError
+from mtpd.errors import ConfigError, ConflictError, InvalidError, MtpdError, NotFoundError
 from mtpd.events import OperationChanged
 from mtpd.live_views import LiveView
 from mtpd.units import Seq
@@ -72,6 +72,7 @@ class ScriptedBackend:
         failing: Kinds of operation that fail at the end.
         queued: Kinds of operation that wait behind another one for ever.
         broken: Raised by ``status``, when set.
+        refused: What is wrong with the configuration on the disk.
     """
 
     def __init__(self, *, boot: str = "b1", keep: int = 1024, queue: int = 256) -> None:
@@ -81,6 +82,7 @@ class ScriptedBackend:
         self.failing: set[str] = set()
         self.queued: set[str] = set()
         self.broken: Exception | None = None
+        self.refused: tuple[str, ...] = ()
         self.view = views.status()
         self._operations: dict[str, OperationView] = {}
         self._results: dict[str, dict[str, Json]] = {}
@@ -167,6 +169,11 @@ class ScriptedBackend:
         await self._need(model)
         params: dict[str, Json] = {"model": model, "depth": depth}
         return self._start("probe", params, idempotency_key, measured(model, "probe"))
+
+    async def reload(self, *, idempotency_key: str | None) -> OperationView:
+        if self.refused:
+            raise ConfigError(self.refused, hint="every key is explained in docs/configuration.md")
+        return self._start("reload", {}, idempotency_key, views.reloaded())
 
     async def operations(self, limit: int) -> tuple[OperationView, ...]:
         return tuple(reversed(self._operations.values()))[:limit]

@@ -6,6 +6,7 @@ import os
 import tempfile
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import anyio
 from mtpd.app import Daemon, daemon
 from mtpd.config.data import bundled_model
 from mtpd.config.directories import Directories
+from mtpd.config.disk import ConfigOnDisk
 from mtpd.config.load import load
 from tests.fakes.binary import fake_binary
 
@@ -103,6 +105,7 @@ async def daemon_at(
             hash_delay_s=hash_delay_s,
             machine=machine,
             clock=clock,
+            disk=ConfigOnDisk(place.config, partial(load, place.config)),
         ) as running,
         aiohttp.ClientSession(running.url) as client,
     ):

@@ -39,6 +39,7 @@ from mtpd.views import (
     EvidenceView,
     GateView,
     IntervalView,
+    Json,
     MeasurementView,
     ModelView,
     QualityView,
@@ -500,3 +501,25 @@ def config_values() -> tuple[ConfigValueView, ...]:
         ConfigValueView(key="pools.default.members", value=[QWEN], origin="/etc/mtpd/mtpd.toml:9"),
         ConfigValueView(key="tuning.min_idle_s", value=120, origin="default"),
     )
+
+
+def reloaded() -> dict[str, Json]:
+    """The result of a reload that found two engines which ran otherwise."""
+    reason = "the configuration was read again: other engine settings: qwen"
+    file = "/etc/mtpd/mtpd.toml"
+    return {
+        "reason": reason,
+        "changes": {
+            "changed": ["qwen"],
+            "values": [
+                {"key": "models.qwen.context", "old": 4096, "new": 8192, "origin": f"{file}:9"},
+                {"key": "models.qwen.threads", "old": None, "new": 4, "origin": f"{file}:10"},
+            ],
+        },
+        "warnings": [f"{file}:12: models.new.model: /srv/new.gguf does not exist"],
+        "decision": 19,
+        "engines": [
+            {"profile": "qwen", "outcome": "restarted", "why": reason},
+            {"profile": "old", "outcome": "waits", "why": "1 request(s) still ran after 120 s"},
+        ],
+    }

@@ -150,7 +150,7 @@ def test_every_model_is_told_in_one_place_by_what_its_engine_sees(old: Config, n
 
 def test_every_part_of_the_configuration_is_known_to_be_applied_or_kept() -> None:
     """A part that is new here must be decided upon, in ``mtpd.config.diff`` or below."""
-    kept = {"hardware"}
+    kept = {"hardware", "groups"}
     now = revised(Config(sources=("old",)), Config(sources=("new",)))
     assert now.sources == ("new",)
     known = {"tuning", "pools", "profiles", "workloads", "origins", "sources", "remarks", "tokens"}
