@@ -8,7 +8,6 @@ whose queue is full is dropped.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from mtpd.events import (
     OperationChanged,
     RequestFinished,
     ResidencyJudged,
+    type_name,
 )
 from mtpd.units import Seq
 
@@ -45,11 +45,9 @@ if TYPE_CHECKING:
     from mtpd.clock import Clock
     from mtpd.events import Event
 
-__all__ = ["Bus", "SubscriberDropped", "Subscription", "event_type"]
+__all__ = ["Bus", "SubscriberDropped", "Subscription"]
 
 log = structlog.get_logger()
-
-_WORD = re.compile(r"[A-Z][a-z0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +147,7 @@ class Bus:
             seq=Seq(self._seq),
             at=rfc3339(self._clock.utc()),
             cause=cause,
-            type=event_type(event),
+            type=type_name(type(event)),
             event=event,
             ids=_ids(event),
         )
@@ -186,12 +184,6 @@ class Bus:
         self._closed = True
         for reader in self._readers:
             reader.end()
-
-
-def event_type(event: Event) -> str:
-    """The event class in dotted form: ``EngineLoadProgress`` is ``engine.load_progress``."""
-    subject, *rest = _WORD.findall(type(event).__name__)
-    return f"{subject}.{'_'.join(rest)}".lower()
 
 
 def _ids(event: Event) -> dict[str, str]:

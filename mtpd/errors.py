@@ -19,6 +19,7 @@ __all__ = [
     "NotFoundError",
     "StateError",
     "StoreError",
+    "UnknownNameError",
     "UnreachableError",
     "UpstreamError",
     "expected",
@@ -115,6 +116,10 @@ class ConflictError(MtpdError):
 
 class InvalidError(MtpdError):
     """The request is well formed but asks for what cannot be done (HTTP 422)."""
+
+
+class UnknownNameError(InvalidError):
+    """A filter names what there is not (HTTP 400)."""
 
 
 def expected(error: BaseException) -> MtpdError | None:

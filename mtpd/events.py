@@ -6,14 +6,16 @@ The envelope is fixed: ``seq`` grows by one per event of one daemon life (``boot
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 if TYPE_CHECKING:
     from mtpd.units import Seq
     from mtpd.views import DecisionView, MeasurementView, OperationView, ResidencyView
 
 __all__ = [
+    "EVENT_TYPES",
     "ConfigRefused",
     "ConfigReloaded",
     "DaemonStarted",
@@ -31,7 +33,10 @@ __all__ = [
     "OperationChanged",
     "RequestFinished",
     "ResidencyJudged",
+    "type_name",
 ]
+
+_WORD = re.compile(r"[A-Z][a-z0-9]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,3 +283,13 @@ class Envelope:
     type: str
     event: Event
     ids: dict[str, str] = field(default_factory=dict)
+
+
+def type_name(kind: type[Event]) -> str:
+    """An event class in dotted form: ``EngineLoadProgress`` is ``engine.load_progress``."""
+    subject, *rest = _WORD.findall(kind.__name__)
+    return f"{subject}.{'_'.join(rest)}".lower()
+
+
+EVENT_TYPES: tuple[str, ...] = tuple(sorted(type_name(kind) for kind in get_args(Event)))
+"""Every type that an envelope may have."""

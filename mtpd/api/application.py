@@ -67,7 +67,7 @@ def application(
         backend,
         auth=Policy(daemon_uid=os.getuid(), hosts=lambda: config.server.hosts),
         metrics=metrics,
-        others=(*swap.routes(feed, board.plans, config), *router_mode.ROUTES),
+        others=(*swap.routes(feed, board.plans, config), *router_mode.routes(config)),
         gate=gate,
     )
     forward.mount(

@@ -1,4 +1,7 @@
-"""The middleware that turns every failure of a request into a problem document."""
+"""The middleware that turns every failure of a request into an error that its client knows.
+
+Clients of the inference endpoints know OpenAI's errors, all others problem documents.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,20 @@ from aiohttp import web
 from mtpd.api.problem import CONTENT_TYPE, Problem, from_error, from_status, unexpected
 from mtpd.api.schema import InvalidRequestError
 from mtpd.errors import MtpdError
+from mtpd.proxy import replies
+from mtpd.proxy.endpoints import ENDPOINTS, FORMS
+from mtpd.proxy.passing import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aiohttp.typedefs import Handler
 
-__all__ = ["mark_started", "problem_response", "problems"]
+__all__ = ["is_inference", "mark_started", "problem_response", "problems"]
 
 log = structlog.get_logger()
 _STARTED = web.RequestKey("mtpd.response_started", bool)
+_INFERENCE = frozenset({"/props", "/v1", *(endpoint.path for endpoint in (*ENDPOINTS, *FORMS))})
 
 
 def problem_response(problem: Problem, *, headers: Mapping[str, str] | None = None) -> web.Response:
@@ -49,7 +56,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     try:
         return await handler(request)
     except InvalidRequestError as error:
-        return problem_response(error.problem)
+        return _told(request, error.problem)
     except web.HTTPException as error:
         return _http(request, error)
     except MtpdError as error:
@@ -58,12 +65,33 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         problem = from_error(error)
         if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             log.warning("api.request_failed", method=request.method, path=request.path, error=error)
-        return problem_response(problem)
+        return _told(request, problem)
     except Exception:  # the request boundary: a fault must not take the daemon along
         if request.get(_STARTED):
             raise
         log.exception("api.request_crashed", method=request.method, path=request.path)
-        return problem_response(unexpected())
+        return _told(request, unexpected())
+
+
+def is_inference(path: str) -> bool:
+    """Whether the clients of a path know OpenAI's errors."""
+    return path in _INFERENCE or path.startswith(("/v1/", "/v/", PREFIX))
+
+
+def _told(
+    request: web.Request, problem: Problem, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    if not is_inference(request.path):
+        return problem_response(problem, headers=headers)
+    ours = problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    response = replies.error(
+        problem.status,
+        problem.detail if problem.hint is None else f"{problem.detail} {problem.hint}",
+        kind="server_error" if ours else "invalid_request_error",
+        code=problem.slug.replace("-", "_"),
+    )
+    response.headers.update(headers or {})
+    return response
 
 
 def _http(request: web.Request, error: web.HTTPException) -> web.StreamResponse:
@@ -74,10 +102,9 @@ def _http(request: web.Request, error: web.HTTPException) -> web.StreamResponse:
     hint: str | None = None
     match error:
         case web.HTTPNotFound():
-            detail, hint = (
-                f"There is nothing at {request.path}.",
-                "docs/http_api.md lists the paths.",
-            )
+            page = "data_plane" if is_inference(request.path) else "http_api"
+            detail = f"There is nothing at {request.path}."
+            hint = f"docs/{page}.md lists the paths."
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
             detail = f"{request.path} takes {allowed}, not {error.method}."
@@ -85,4 +112,4 @@ def _http(request: web.Request, error: web.HTTPException) -> web.StreamResponse:
             detail = "The body is larger than the daemon reads."
         case _:
             detail = f"{error.reason}."
-    return problem_response(from_status(error.status, detail, hint=hint), headers=headers)
+    return _told(request, from_status(error.status, detail, hint=hint), headers)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["OLDEST", "Position", "format_position", "parse_position", "wants"]
+from mtpd.events import EVENT_TYPES
+
+__all__ = ["OLDEST", "Position", "format_position", "parse_position", "unknown_types", "wants"]
 
 Position = tuple[str, int]
 """A place in the event stream: the daemon's life (boot) and the sequence within it."""
 
 OLDEST = "0"
 """As an event id: begin with the oldest event that is kept."""
+
+STREAM = "stream."
+"""How the types of the stream's own events begin."""
 
 _DIGITS = 18  # fits a signed 64-bit integer
 
@@ -33,7 +38,27 @@ def wants(types: str | None, kind: str) -> bool:
 
     The stream's own ``stream.*`` events always pass.
     """
-    if types is None or kind.startswith("stream."):
+    if types is None or kind.startswith(STREAM):
         return True
-    names = (name.strip() for name in types.split(","))
-    return any(kind == name or kind.startswith(f"{name}.") for name in names if name)
+    return any(_covers(name, kind) for name in _names(types))
+
+
+def unknown_types(types: str | None) -> str | None:
+    """The sentence about what in a filter is no event type, or None."""
+    strange = [
+        name
+        for name in _names(types or "")
+        if not f"{name}.".startswith(STREAM) and not any(_covers(name, k) for k in EVENT_TYPES)
+    ]
+    if not strange:
+        return None
+    what = ", ".join(repr(name[:80]) for name in strange[:3])
+    return f"there is no event type {what}; there are {', '.join(EVENT_TYPES)}"
+
+
+def _names(types: str) -> list[str]:
+    return [name for part in types.split(",") if (name := part.strip())]
+
+
+def _covers(name: str, kind: str) -> bool:
+    return kind == name or kind.startswith(f"{name}.")

@@ -20,6 +20,7 @@ from mtpd.errors import (
     NotFoundError,
     StateError,
     StoreError,
+    UnknownNameError,
     UnreachableError,
     UpstreamError,
 )
@@ -94,6 +95,7 @@ class Problem:
 _KINDS: Sequence[tuple[type[MtpdError], str, int, str]] = (
     (NotFoundError, "not-found", 404, "No such thing"),
     (ConflictError, "conflict", 409, "The present state forbids this"),
+    (UnknownNameError, "unknown-name", 400, "No such name"),
     (InvalidError, "invalid-request", 422, "The request cannot be carried out"),
     (ConfigError, "configuration", 422, "The configuration has errors"),
     (BinaryError, "engine-binary", 503, "No usable engine"),

@@ -8,6 +8,7 @@ return before the engine is there or gone, as in the router.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -21,9 +22,11 @@ from mtpd.proxy.replies import loaded
 
 if TYPE_CHECKING:
     from mtpd.api.backend import Backend
+    from mtpd.config.live import Configuration
+    from mtpd.config.model import Config
     from mtpd.views import Json
 
-__all__ = ["ROUTES"]
+__all__ = ["routes"]
 
 
 async def _load(backend: Backend, request: web.Request) -> web.Response:
@@ -38,7 +41,9 @@ async def _unload(backend: Backend, request: web.Request) -> web.Response:
     return web.json_response({"success": True})
 
 
-async def _events(backend: Backend, request: web.Request) -> web.StreamResponse:
+async def _events(
+    config: Configuration, backend: Backend, request: web.Request
+) -> web.StreamResponse:
     settings = sse.settings(request)
     response = EventSourceResponse(
         ping_interval=settings.ping_s, send_timeout=settings.send_timeout_s
@@ -56,10 +61,11 @@ async def _events(backend: Backend, request: web.Request) -> web.StreamResponse:
                         status = _status(moved.new)
                         if told.get(moved.profile) != status:
                             told[moved.profile] = status
-                            await response.send(json.dumps(_message(moved, status)))
+                            await response.send(json.dumps(_message(config.now, moved, status)))
                     case ConfigReloaded(added=added):
                         for name in added:  # a client that keeps a list learns of it so
-                            await response.send(json.dumps(_changed(name, {"status": "unloaded"})))
+                            news_of = _changed(config.now.shown(name), {"status": "unloaded"})
+                            await response.send(json.dumps(news_of))
                     case _:
                         pass
 
@@ -72,43 +78,45 @@ def _status(state: str) -> str:
     return "unloaded" if loaded(state) == "failed" else loaded(state)
 
 
-def _message(moved: EngineTransition, status: str) -> dict[str, Json]:
+def _message(config: Config, moved: EngineTransition, status: str) -> dict[str, Json]:
     data: dict[str, Json] = {"status": status}
     if loaded(moved.new) == "failed":
         data["failed"] = True
-    return _changed(moved.profile, data)
+    return _changed(config.shown(moved.profile), data)
 
 
 def _changed(model: str, data: dict[str, Json]) -> dict[str, Json]:
     return {"model": model, "event": "status_change", "data": data}
 
 
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="POST",
-        path="/models/load",
-        handler=_load,
-        summary="llama.cpp router: start a model's engine",
-        scope=Scope.WRITE,
-        request=schema.LoadBody,
-        response=None,
-    ),
-    Route(
-        method="POST",
-        path="/models/unload",
-        handler=_unload,
-        summary="llama.cpp router: stop a model's engine",
-        scope=Scope.WRITE,
-        request=schema.LoadBody,
-        response=None,
-    ),
-    Route(
-        method="GET",
-        path="/models/sse",
-        handler=_events,
-        summary="llama.cpp router: states as they change (SSE)",
-        scope=Scope.READ,
-        request=None,
-        response=None,
-    ),
-)
+def routes(config: Configuration) -> tuple[Route, ...]:
+    """The rows, to be mounted beside the control API's; ``config`` has the models' names."""
+    return (
+        Route(
+            method="POST",
+            path="/models/load",
+            handler=_load,
+            summary="llama.cpp router: start a model's engine",
+            scope=Scope.WRITE,
+            request=schema.LoadBody,
+            response=None,
+        ),
+        Route(
+            method="POST",
+            path="/models/unload",
+            handler=_unload,
+            summary="llama.cpp router: stop a model's engine",
+            scope=Scope.WRITE,
+            request=schema.LoadBody,
+            response=None,
+        ),
+        Route(
+            method="GET",
+            path="/models/sse",
+            handler=partial(_events, config),
+            summary="llama.cpp router: states as they change (SSE)",
+            scope=Scope.READ,
+            request=None,
+            response=None,
+        ),
+    )

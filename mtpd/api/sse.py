@@ -18,7 +18,7 @@ import structlog
 from aiohttp import web
 from aiohttp_sse import EventSourceResponse
 
-from mtpd.api.filters import format_position, parse_position, wants
+from mtpd.api.filters import format_position, parse_position, unknown_types, wants
 from mtpd.api.problem import FieldProblem, Problem
 from mtpd.api.schema import InvalidRequestError, dump
 from mtpd.events import Envelope
@@ -89,6 +89,18 @@ async def until_left(request: web.Request, talk: Callable[[], Awaitable[None]]) 
 
 async def stream(backend: Backend, request: web.Request, query: EventQuery) -> web.StreamResponse:
     """Send events until the reader leaves, falls behind, or the daemon ends."""
+    strange = unknown_types(query.types)
+    if strange is not None:
+        raise InvalidRequestError(
+            Problem(
+                slug="unknown-event-type",
+                status=HTTPStatus.BAD_REQUEST,
+                title="There is no such event type",
+                detail=f"{strange[0].upper()}{strange[1:]}.",
+                hint="A type or its first part lets events through, e.g. types=decision,engine.",
+                errors=(FieldProblem("types", strange),),
+            )
+        )
     wanted = _wanted(request.headers.get("Last-Event-ID") or query.after)
     boot, head = backend.position()
     place = _place(wanted, boot, head)

@@ -6,7 +6,6 @@ than there, none is renamed. What changes something needs what our own control A
 
 from __future__ import annotations
 
-import json
 import shlex
 from functools import partial
 from http import HTTPStatus
@@ -86,7 +85,7 @@ async def _running(
 def _shown(engine: EngineView, command: str, config: Config) -> dict[str, Json]:
     profile, ttl_s = config.profiles.get(engine.profile), config.ttl_s(engine.profile)
     return {
-        "model": engine.profile,
+        "model": config.shown(engine.profile),
         "state": swap_state(engine.state),
         "cmd": command,
         "proxy": engine.endpoint or "",
@@ -115,9 +114,7 @@ async def _unload_one(backend: Backend, request: web.Request) -> web.Response:
         await completed(backend, begin)
     except NotFoundError:
         body = {"src": "mtpd", "error": {"message": "model not found", "type": "not_found_error"}}
-        return web.Response(
-            status=HTTPStatus.NOT_FOUND, text=json.dumps(body), content_type="application/json"
-        )
+        return handlers.json_response(body, status=HTTPStatus.NOT_FOUND)
     return web.Response(text="OK")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mtpd.api.backend import Backend
     from mtpd.bus import SubscriberDropped
     from mtpd.config.live import Configuration
-    from mtpd.config.model import Profile
+    from mtpd.config.model import Config
     from mtpd.logfeed import LogFeed, Reader, Source
     from mtpd.views import Json, ModelView
 
@@ -100,23 +100,24 @@ async def _states(config: Configuration, backend: Backend) -> list[Json]:
     """Every model with its state, sorted as there."""
     status = await backend.status()
     states = {engine.profile: swap_state(engine.state) for engine in status.engines}
-    profiles = config.now.profiles
+    now = config.now
     return [
-        _state(model, states.get(model.id, "stopped"), profiles.get(model.id))
+        _state(model, now, states.get(model.id, "stopped"))
         for model in sorted(await backend.models(), key=lambda model: model.id)
     ]
 
 
-def _state(model: ModelView, state: str, profile: Profile | None) -> Json:
+def _state(model: ModelView, config: Config, state: str) -> Json:
     """A model; it has no profile any more if the configuration has changed just now."""
+    profile, shown = config.profiles.get(model.id), config.shown(model.id)
     return {
-        "id": model.id,
+        "id": shown,
         "name": "" if profile is None else profile.title or "",
         "description": "" if profile is None else profile.description or "",
         "state": state,
         "unlisted": profile is not None and profile.unlisted,
         "peerID": "",
-        "aliases": list(model.aliases),
+        "aliases": [name for name in (*model.aliases, model.id) if name != shown],
     }
 
 

@@ -13,7 +13,7 @@ import time
 import click
 
 from mtpd import __version__
-from mtpd.api.filters import OLDEST, parse_position, wants
+from mtpd.api.filters import OLDEST, parse_position, unknown_types, wants
 from mtpd.cli import explaining, lists, operations, render
 from mtpd.cli.client import StreamEvent, segment
 from mtpd.cli.decode import decode, decode_all
@@ -150,6 +150,8 @@ def events(session: Session, *, follow: bool, since: str | None, types: str | No
     if since is not None and parse_position(since) is None:
         message = "an event id looks like BOOT-SEQ; 0 means all that are kept"
         raise click.BadParameter(message, param_hint="--since")
+    if (strange := unknown_types(types)) is not None:
+        raise click.BadParameter(strange, param_hint="--types")
     if not follow:
         _kept_events(session, since or OLDEST, types)
         return

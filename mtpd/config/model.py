@@ -353,6 +353,11 @@ class Config:
         own = self.profiles[profile].ttl_s if profile in self.profiles else None
         return self.server.ttl_s if own is None else own
 
+    def shown(self, profile: str) -> str:
+        """What clients see a profile called; itself if it is not configured any more."""
+        found = self.profiles.get(profile)
+        return profile if found is None else found.shown_name
+
     def profile_for(self, name: str) -> Profile | None:
         """The profile with this name or alias, or None."""
         direct = self.profiles.get(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from mtpd.config.checks import did_you_mean
 from mtpd.config.origins import describe_origins
 from mtpd.control.explain import explanation
 from mtpd.control.models import unusable
@@ -15,7 +16,7 @@ from mtpd.control.plans import (
     find_profile,
     need_workload,
 )
-from mtpd.errors import NotFoundError
+from mtpd.errors import NotFoundError, UnknownNameError
 from mtpd.store.journal import DecisionFilter
 from mtpd.store.samples import MeasurementFilter
 from mtpd.units import Seq
@@ -124,10 +125,16 @@ class Queries:
         return found[::-1]
 
     async def decisions(self, *, subject: str | None, limit: int) -> tuple[DecisionView, ...]:
-        """Newest first; an alias stands for its model."""
+        """Newest first; an alias stands for its model.
+
+        Raises:
+            UnknownNameError: Nothing has this name, and no decision is about it.
+        """
         found = await self._p.journal.list(
             DecisionFilter(subject=self._named(subject), limit=limit)
         )
+        if subject is not None and not found:
+            self._must_know(subject)
         return found[::-1]
 
     async def decision(self, decision_id: int, /) -> DecisionView | None:
@@ -186,6 +193,14 @@ class Queries:
         return await self._p.operations.get(operation_id)
 
     # Inside -------------------------------------------------------------------------
+
+    def _must_know(self, subject: str) -> None:
+        config = self._p.config.now
+        if subject in config.pools or config.profile_for(subject) is not None:
+            return
+        known = sorted({*config.pools, *config.profiles})
+        msg = f"there is no model or pool {subject!r}{did_you_mean(subject, known)}"
+        raise UnknownNameError(msg, hint=f"there are {', '.join(known)}")
 
     def _named(self, subject: str | None) -> str | None:
         """The name under which decisions about a subject are journalled."""

@@ -92,7 +92,8 @@ def error(  # noqa: D417 - the others are the fields of OpenAI's error object
     if retry_after_s is not None:
         headers["Retry-After"] = str(retry_after_s)
     body = {"type": "error", "src": "mtpd", "error": fields}
-    return web.json_response(body, status=status, headers=headers)
+    text = json.dumps(body) + "\n"
+    return web.Response(text=text, status=status, headers=headers, content_type="application/json")
 
 
 def unknown_model(outcome: UnknownModel) -> web.Response:

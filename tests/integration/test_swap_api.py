@@ -39,11 +39,18 @@ CHANGES = [
 READS = ["/running", "/api/version", "/logs"]
 
 
+SHOWN = "org/qwen"
+
 CONFIG = Config(
     server=ServerConfig(ttl_s=600.0),
     profiles={
         views.QWEN: profile(
-            views.QWEN, title="Qwen 27B", description="Thinks", unlisted=True, ttl_s=90.5
+            views.QWEN,
+            served_as=SHOWN,
+            title="Qwen 27B",
+            description="Thinks",
+            unlisted=True,
+            ttl_s=90.5,
         )
     },
 )
@@ -67,7 +74,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         endpoint=UnixEndpoint("/run/e.sock"),
         fingerprint="",
     )
-    others = (*swap.routes(feed, lambda: (plan,), CONFIG), *router_mode.ROUTES)
+    others = (*swap.routes(feed, lambda: (plan,), CONFIG), *router_mode.routes(CONFIG))
     quick = StreamSettings(ping_s=60.0, send_timeout_s=5.0)
     async with (
         serving(backend, tmp_path / "s", others=others, stream=quick) as served,
@@ -125,7 +132,7 @@ async def test_running_lists_what_runs_in_llama_swaps_shape(tmp_path: Path) -> N
         async with h.anybody.get("/running") as response:
             running = (await response.json())["running"]
     assert [(one["model"], one["state"]) for one in running] == [
-        (views.QWEN, "ready"), ("b", "starting"), ("c", "stopping"),
+        (SHOWN, "ready"), ("b", "starting"), ("c", "stopping"),
     ]  # fmt: skip
     assert running[0]["cmd"] == "'/opt/llama server' -c 1"
     for one in running:
@@ -255,11 +262,11 @@ async def test_events_tell_the_present_and_then_what_changes(tmp_path: Path) -> 
             assert set(said) == {"logData", "modelStatus", "uiConfig", "profileChanged", "inflight"}
             assert json.loads(first[0][1]["data"]) == {"source": "proxy", "data": "d\n"}
             models = {one["id"]: one for one in said["modelStatus"]}
-            assert models[views.QWEN]["state"] == "ready"
-            assert models[views.QWEN]["aliases"] == ["default"]
+            assert models[SHOWN]["state"] == "ready"
+            assert models[SHOWN]["aliases"] == ["default", views.QWEN]
             keys = {"id", "name", "description", "state", "unlisted", "peerID", "aliases"}
-            assert set(models[views.QWEN]) == keys
-            shown = [models[views.QWEN][key] for key in ("name", "description", "unlisted")]
+            assert set(models[SHOWN]) == keys
+            shown = [models[SHOWN][key] for key in ("name", "description", "unlisted")]
             assert shown == ["Qwen 27B", "Thinks", True]
             h.backend.view = dataclasses.replace(h.backend.view, engines=())
             h.backend.bus.publish(moved("stopped"))
@@ -306,7 +313,7 @@ async def test_the_routers_events_name_the_model_and_its_status_once(tmp_path: P
             for state in ("spawning", "loading", "probing", "ready", "failed"):
                 h.backend.bus.publish(moved(state))
             told = [(await event(response))[1] for _ in range(3)]
-    assert {one["model"] for one in told} == {views.QWEN}
+    assert {one["model"] for one in told} == {SHOWN}
     assert {one["event"] for one in told} == {"status_change"}
     expected = [{"status": "loading"}, {"status": "loaded"}, {"status": "unloaded", "failed": True}]
     assert [one["data"] for one in told] == expected

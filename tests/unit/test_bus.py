@@ -7,7 +7,7 @@ from itertools import pairwise
 import anyio
 import pytest
 
-from mtpd.bus import Bus, SubscriberDropped, event_type
+from mtpd.bus import Bus, SubscriberDropped
 from mtpd.events import (
     DaemonStarted,
     DaemonStopping,
@@ -21,6 +21,7 @@ from mtpd.events import (
     OperationChanged,
     RequestFinished,
     ResidencyJudged,
+    type_name,
 )
 from mtpd.units import Seq
 from mtpd.views import ResidencyView
@@ -226,7 +227,7 @@ def test_an_event_has_a_dotted_type_and_says_what_it_is_about(
     event: Event, kind: str, ids: dict[str, str]
 ) -> None:
     envelope = _bus().publish(event)
-    assert event_type(event) == kind
+    assert type_name(type(event)) == kind
     assert (envelope.type, envelope.ids, envelope.event) == (kind, ids, event)
 
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mtpd.api.filters import OLDEST, format_position, parse_position, wants
+from mtpd.api.filters import OLDEST, format_position, parse_position, unknown_types, wants
 from mtpd.api.routes import PREFIX
 from mtpd.api.sse import StreamSettings
-from mtpd.events import DaemonStarted, DaemonStopping, DecisionMade
+from mtpd.events import EVENT_TYPES, DaemonStarted, DaemonStopping, DecisionMade
 from tests.fakes import views
 from tests.fakes.backend import ScriptedBackend, Served, serving
 
@@ -256,3 +256,29 @@ def test_any_text_is_a_place_or_none(text: str) -> None:
 )
 def test_filters(types: str | None, kind: str, passes: bool) -> None:  # noqa: FBT001  # table
     assert wants(types, kind) is passes
+
+
+@pytest.mark.parametrize("types", ["nonsense", "decision,engine.nonsense", "engine.transition.x"])
+async def test_a_filter_that_names_no_type_is_refused_with_those_there_are(
+    types: str, tmp_path: Path
+) -> None:
+    async with (
+        serving(ScriptedBackend(), tmp_path / "s") as served,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{served.port}{PREFIX}/events?types={types}") as response,
+    ):
+        body = await response.json()
+        assert (response.status, body["title"]) == (400, "There is no such event type")
+        assert repr(types.rsplit(",", 1)[-1]) in body["detail"]
+        assert "engine.transition" in body["detail"]
+
+
+@given(st.text(max_size=40))
+def test_a_filter_lets_something_through_or_is_refused(types: str) -> None:
+    if unknown_types(types) is None and types.strip(", \t\n"):
+        assert any(wants(types, kind) for kind in (*EVENT_TYPES, "stream.open"))
+
+
+@pytest.mark.parametrize("types", [None, "", " ,", "stream", "stream.open", "engine,decision.made"])
+def test_what_is_known_is_not_refused(types: str | None) -> None:
+    assert unknown_types(types) is None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mtpd.errors import InvalidError, NotFoundError
+from mtpd.errors import InvalidError, NotFoundError, UnknownNameError
 from tests.fakes.house import daemon_at, home, run_operation
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ async def test_decisions_are_found_by_number_name_and_alias() -> None:
         assert await control.decisions(subject="first", limit=9) == (decision,)
         assert await control.decisions(subject=None, limit=9) == (decision,)
         assert await control.decisions(subject="beta", limit=9) == ()
+        with pytest.raises(UnknownNameError, match=r"did you mean .alpha.") as no:
+            await control.decisions(subject="alphq", limit=9)
+        assert no.value.hint is not None
+        assert "beta" in no.value.hint
         for number, subject in (
             (decision.id, None),
             (None, "alpha"),
