@@ -83,12 +83,20 @@ def import_(file: Path, *, out: Path, strict: bool, force: bool, as_json: bool) 
     for path in texts:
         click.echo(f"wrote {path}")
     for name, port in source.imported.ports.items():
-        click.echo(f"port {port} was {name}'s; mtpd reaches the engine on a private socket")
+        if _is_opaque(config, source.imported.names.get(name)):
+            click.echo(f"port {port} is {name}'s, as before")
+        else:
+            click.echo(f"port {port} was {name}'s; mtpd reaches the engine on a private socket")
     click.echo(f"listens on {config.server.listen}")
     if config.tokens:
         click.echo(NO_KEYS.format(count=len(config.tokens)))
     click.echo(f"serve them with --config {out / 'mtpd.toml'}; {file} reads none of them")
     tell(config)
+
+
+def _is_opaque(config: Config, name: str | None) -> bool:
+    profile = None if name is None else config.profiles.get(name)
+    return profile is not None and profile.opaque is not None
 
 
 def _texts(source: Source, remarks: tuple[Remark, ...], out: Path) -> dict[Path, str]:
@@ -102,6 +110,8 @@ def _texts(source: Source, remarks: tuple[Remark, ...], out: Path) -> dict[Path,
     texts: dict[Path, str] = {}
     for profile, table in models.items():
         _make_absolute(table, _MODEL_PATHS, source.folder)
+        for words in (table.get("command"), table.get("stop_command")):
+            _make_program_absolute(words, source.folder)
         at = ("models", profile)
         key = source.keys[at]
         own = [one for one in lost if one.key[: len(key)] == key]
@@ -132,6 +142,12 @@ def _make_absolute(
         if value.startswith("bundled:") or (key == ("engine", "binary") and "/" not in value):
             continue  # no path: a model that comes with mtpd, or a program to look up
         current[key[-1]] = str(Path(folder) / value)
+
+
+def _make_program_absolute(words: object, folder: str) -> None:
+    """The first word of a command likewise, where it is a path."""
+    if isinstance(words, list) and words and "/" in str(words[0]):
+        words[0] = str(Path(folder) / str(words[0]))
 
 
 def _write(texts: Mapping[Path, str], *, force: bool) -> None:

@@ -10,10 +10,9 @@ import re
 import shlex
 from dataclasses import dataclass
 
-__all__ = ["Command", "Opaque", "read", "without_comments", "word_lines"]
+__all__ = ["Command", "Opaque", "joined", "read", "without_comments", "word_lines"]
 
 _SERVER = re.compile(r"(?:.*/)?[^/]*llama-server[^/]*")
-_CONTAINERS = frozenset({"docker", "podman", "nerdctl", "finch", "apptainer", "singularity"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
 
@@ -34,20 +33,26 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Another program; ``reason`` is a clause that says which."""
+    """Another program.
 
-    reason: str
+    Attributes:
+        words: Its name or path, and what follows it.
+        environment: Variables from a leading ``env``.
+    """
+
+    words: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
 
 
 def read(text: str) -> Command | Opaque | str:
     """Split and classify a command whose macros are replaced; a text says what is wrong."""
     try:
-        words = shlex.split(_joined(text))
+        words = shlex.split(joined(text))
     except ValueError as error:
         return f"cannot be split into words: {error}"
     if not words:
         return "is empty"
-    environment: list[tuple[str, str]] = []
+    whole, environment = tuple(words), list[tuple[str, str]]()
     if _base(words[0]) == "env":
         del words[0]
         while words and _VARIABLE.fullmatch(words[0]):
@@ -57,9 +62,9 @@ def read(text: str) -> Command | Opaque | str:
         return "is empty"
     if _SERVER.fullmatch(words[0]):
         return Command(words[0], tuple(words[1:]), tuple(environment))
-    base = _base(words[0])
-    what = "starts a container" if base in _CONTAINERS else "is not llama-server"
-    return Opaque(f"{base!r} {what}")
+    if words[0].startswith("-"):  # an option of env, which has to be run with it
+        return Opaque(whole, ())
+    return Opaque(tuple(words), tuple(environment))
 
 
 def without_comments(text: str) -> str:
@@ -78,7 +83,8 @@ def word_lines(text: str, first: int) -> dict[str, int]:
     return lines
 
 
-def _joined(text: str) -> str:
+def joined(text: str) -> str:
+    """The text as one line, without its comments."""
     lines = []
     for line in without_comments(text).split("\n"):
         stripped = line.strip()

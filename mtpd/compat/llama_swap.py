@@ -15,8 +15,9 @@ from mtpd.compat.api_keys import KEY, put_api_keys
 from mtpd.compat.overlay import overlay
 from mtpd.compat.remarks import Fault, Import, Kind, as_table, is_whole
 from mtpd.compat.routing import put_routing
-from mtpd.compat.swap_keys import SERVER_KEYS, TOP_KEYS, is_empty
+from mtpd.compat.swap_keys import OWN_KEYS, TOP_KEYS, is_empty
 from mtpd.compat.swap_model import put_model
+from mtpd.compat.swap_own import put_own_keys
 from mtpd.compat.swap_serving import put_loading_state
 from mtpd.compat.swap_table import Given, Shared
 
@@ -87,7 +88,7 @@ class _File:
 
     def translate(self) -> None:
         self.models()
-        self.server()
+        put_own_keys(self.top, self.lines, self.into)
         self.keys_without_effect()
         put_api_keys(self.top.get(KEY), self.lines, self.into)
         put_routing(self.top, self.lines, self.into)
@@ -123,21 +124,6 @@ class _File:
             else:
                 self.into.fault(self.line("models", name), ("models", name), "must be a table")
 
-    def server(self) -> None:
-        """Keys that mean the same in ``[server]``."""
-        ttl = self.top.get("globalTTL")
-        if ttl is not None:
-            if is_whole(ttl) and ttl >= 0:
-                self.set(("server", "ttl_s"), ttl, "globalTTL")
-            else:
-                message = f"must be a whole number of at least 0, not {ttl!r}"
-                self.into.fault(self.line("globalTTL"), ("globalTTL",), message)
-        if self.top.get("includeAliasesInList") is True:
-            self.set(("server", "list_aliases"), value=True, key="includeAliasesInList")
-
-    def set(self, at: tuple[str, ...], value: object, key: str) -> None:
-        self.into.put(at, value, line=self.line(key), key=(key,))
-
     def keys_without_effect(self) -> None:
         for key, value in self.top.items():
             if key in TOP_KEYS:
@@ -147,7 +133,7 @@ class _File:
             elif key.startswith("x-"):
                 message = "has no effect of its own"
                 self.into.remark(Kind.NOTE, self.line(key), (key,), message)
-            elif key not in _TRANSLATED | SERVER_KEYS:
+            elif key not in _TRANSLATED | OWN_KEYS:
                 message = "this key is not known"
                 self.into.remark(Kind.NOT_HONOURED, self.line(key), (key,), message)
 

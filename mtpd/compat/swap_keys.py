@@ -12,27 +12,23 @@ from mtpd.compat.remarks import Kind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MODEL_KEYS", "SERVER_KEYS", "TOP_KEYS", "is_empty"]
+__all__ = ["MODEL_KEYS", "OWN_KEYS", "TOP_KEYS", "is_empty"]
 
 _NOWHERE = "has no effect here"
 _LIST = "is not shown in /v1/models yet"
 
-SERVER_KEYS = frozenset({"globalTTL", "includeAliasesInList"})
-"""Keys of the file that mean the same in ``[server]``; see ``mtpd.compat.llama_swap``."""
+OWN_KEYS = frozenset(
+    {"globalTTL", "includeAliasesInList", "healthCheckTimeout", "unloadTimeout", "hooks"}
+)
+"""Keys of the file that settings of mtpd stand for; see ``mtpd.compat.swap_own``."""
 
 TOP_KEYS: Mapping[str, tuple[Kind, str]] = {
-    "hooks": (Kind.NOT_HONOURED, "a model is loaded when it is first asked for"),
     "peers": (Kind.NOT_HONOURED, "requests are not passed to other machines"),
     "profiles": (Kind.NOT_HONOURED, "there are no sets of models to start together"),
     "selectors": (Kind.NOT_HONOURED, "a model is asked for by its name; see [pools.NAME]"),
     "mcpProviders": (Kind.NOT_HONOURED, "no tools are served"),
-    "unloadTimeout": (Kind.NOT_HONOURED, "how long an engine may take to end is fixed"),
     "upstream": (Kind.NOT_HONOURED, "every path below /upstream loads its model"),
     "compat": (Kind.NOT_HONOURED, "websockets are not relayed"),
-    "healthCheckTimeout": (
-        Kind.NOTE,
-        "a load may take as long as it makes progress; see [engine] load_stall_s",
-    ),
     "logLevel": (Kind.NOTE, f"{_NOWHERE}; see mtpd serve --log-level"),
     "logTimeFormat": (Kind.NOTE, _NOWHERE),
     "logToStdout": (Kind.NOTE, _NOWHERE),
@@ -46,8 +42,6 @@ TOP_KEYS: Mapping[str, tuple[Kind, str]] = {
 """Keys of the file."""
 
 MODEL_KEYS: Mapping[str, tuple[Kind, str]] = {
-    "cmdStop": (Kind.NOT_HONOURED, "mtpd ends its engines itself: SIGTERM, then SIGKILL"),
-    "unloadTimeout": TOP_KEYS["unloadTimeout"],
     "capabilities": (Kind.NOT_HONOURED, _LIST),
 }
 """Keys of a model."""

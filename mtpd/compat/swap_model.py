@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from mtpd.compat import commands, macros, swap_serving
+from mtpd.compat import commands, macros, swap_opaque, swap_serving
 from mtpd.compat.arguments import Source, from_environment, parse
 from mtpd.compat.names import is_alias, profile_name
 from mtpd.compat.overlay import overlay, put_list
@@ -25,7 +25,8 @@ __all__ = ["put_model"]
 _TRANSLATED = frozenset(
     {
         "cmd", "proxy", "aliases", "env", "checkEndpoint", "ttl", "filters", "macros", "metadata",
-        "concurrencyLimit", "name", "description", "unlisted", "useModelName",
+        "concurrencyLimit", "name", "description", "unlisted", "useModelName", "cmdStop",
+        "unloadTimeout",
     }
 )  # fmt: skip
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -46,22 +47,20 @@ class _Model(SwapTable):
         before = len(self.into.faults)
         command = self.command()
         self.keys_without_effect()
+        if not isinstance(command, commands.Opaque):
+            self.of_the_engine()
         self.filters_and_metadata()
         if len(self.into.faults) > before or command is None:
             return
         self.profile(command)
 
-    def command(self) -> commands.Command | None:
-        """The command, once its port is known; None where it is no llama-server."""
+    def command(self) -> commands.Command | commands.Opaque | None:
+        """The command, once its port is known; None where it cannot be read."""
         text = self.text("cmd", keep=("PORT",))
         self.port(text)
         command = commands.read(macros.plain(macros.expand(text, self.macros)))
         if isinstance(command, str):
             self.fault(command, "cmd")
-            return None
-        if isinstance(command, commands.Opaque):
-            message = f"{command.reason}; mtpd starts nothing else yet: this model is left out"
-            self.tell(Kind.NOT_HONOURED, message, "cmd")
             return None
         return command
 
@@ -89,7 +88,9 @@ class _Model(SwapTable):
                     self.tell(*MODEL_KEYS[key], key)
             elif key not in _TRANSLATED | swap_serving.KEYS:
                 self.tell(Kind.NOT_HONOURED, "this key is not known", key)
-        self.text("cmdStop", keep=("PID",))
+
+    def of_the_engine(self) -> None:
+        """Keys about where and how an engine is asked, which mtpd sees to itself."""
         self.proxy()
         check = self.text("checkEndpoint", "/health")
         if check not in {"", "/health"}:
@@ -123,43 +124,62 @@ class _Model(SwapTable):
         elif port != self.into.ports.get(self.name):
             self.tell(Kind.NOTE, "mtpd asks the engine over a private socket", "proxy")
 
-    def profile(self, command: commands.Command) -> None:
+    def profile(self, command: commands.Command | commands.Opaque) -> None:
         own = self.metadata.get("mtpd")
         own = {} if own is None else own
         if not isinstance(own, dict):
             self.fault("must be a table of settings of a model profile", "metadata", "mtpd")
             return
+        if isinstance(command, commands.Opaque):
+            at = self.named()
+            swap_opaque.put_opaque(self, at, command, self.variables(command))
+        elif (found := self.engine(command, has_model="model" in own)) is not None:
+            at = found
+        else:
+            return
+        swap_opaque.put_stop(self, at)
+        self.put_plain(at)
+        key, line = self.at, self.line("sendLoadingState")
+        swap_serving.put_loading_state(self.table, at, key, line, self.into)
+        swap_serving.put_timeouts(self.table, at, key, self.shared.document.lines, self.into)
+        overlay(own, at, (*key, "metadata", "mtpd"), self.shared.document.lines, self.into)
+
+    def engine(self, command: commands.Command, *, has_model: bool) -> tuple[str, ...] | None:
+        """Put the settings of a llama-server; None where its model is left out."""
         place = Source((*self.at, "cmd"), self.line("cmd"), self.word_lines())
         options, variables = from_environment(self.variables(command))
         options |= parse(command.words, place, self.into)
-        if "model" not in options and "model" not in own:
+        if "model" not in options and not has_model:
             message = "names no file with -m, and mtpd downloads nothing: this model is left out"
             self.tell(Kind.NOT_HONOURED, message, "cmd")
-            return
+            return None
+        at = self.named()
+        self.shared.programs[self.name] = Given(command.program, self.line("cmd"), place.key)
+        for name, (value, where, written) in variables.items():
+            given = Given(value, where, written)
+            self.shared.environment.setdefault(name, {})[self.name] = given
+        put_settings(options, at, self.into)
+        return at
+
+    def named(self) -> tuple[str, ...]:
+        """Where the profile is put, with its aliases."""
         aliases = self.aliases()
         key, line = self.at, self.line()
         profile = profile_name(self.name, aliases, self.into, line=line, key=key)
         at = ("models", profile)
         self.into.lines[at], self.into.keys[at] = line, key
-        self.shared.programs[self.name] = Given(command.program, self.line("cmd"), place.key)
-        for name, (value, where, written) in variables.items():
-            given = Given(value, where, written)
-            self.shared.environment.setdefault(name, {})[self.name] = given
         if aliases:
             places = {alias: self.alias_place(alias) for alias in aliases}
             put_list((*at, "aliases"), places, self.into)
-        put_settings(options, at, self.into)
-        self.put_plain(at)
-        line = self.line("sendLoadingState")
-        swap_serving.put_loading_state(self.table, at, key, line, self.into)
-        swap_serving.put_timeouts(self.table, at, key, self.shared.document.lines, self.into)
-        overlay(own, at, (*key, "metadata", "mtpd"), self.shared.document.lines, self.into)
+        return at
 
     def word_lines(self) -> dict[str, int]:
         first = self.shared.document.blocks.get((*self.at, "cmd"))
         return {} if first is None else commands.word_lines(str(self.table.get("cmd")), first)
 
-    def variables(self, command: commands.Command) -> dict[str, tuple[str, int, Path]]:
+    def variables(
+        self, command: commands.Command | commands.Opaque
+    ) -> dict[str, tuple[str, int, Path]]:
         """Variables of ``env`` and of a leading ``env`` in the command."""
         found: dict[str, tuple[str, int, Path]] = {}
         listed = self.table.get("env")

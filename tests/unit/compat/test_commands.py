@@ -32,8 +32,8 @@ def test_nothing_to_start(text: str) -> None:
 
 
 def test_other_programs() -> None:
-    assert read("podman run x") == Opaque("'podman' starts a container")
-    assert read("whisper-server") == Opaque("'whisper-server' is not llama-server")
+    assert read("podman run 'x y'") == Opaque(("podman", "run", "x y"), ())
+    assert read("env A=1 whisper-server") == Opaque(("whisper-server",), (("A", "1"),))
 
 
 def test_lines_of_words() -> None:
