@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mtpd.config.data import bundled_model
-from mtpd.config.model import Offload
+from mtpd.config.model import Group, Offload
 from mtpd.control.residency import Residencies
 from mtpd.control.shapes import DeviceBudget, MemoryPlanner
 from mtpd.engine.launch import LaunchPlanner
@@ -215,3 +215,24 @@ async def test_what_is_certain_to_fit_is_not_left_to_the_engines_fit(
         plan = made.made.plan(MODEL.arm(0))
         assert plan.memory_bytes == 8 * MIB
         assert (("--fit", "off") in pairwise(plan.command.argv)) is off
+
+
+async def test_room_is_what_would_be_there_without_those_that_may_go(tmp_path: Path) -> None:
+    held = {"alpha": 1_000 * MIB, "stays": 300 * MIB, "goes": 200 * MIB, "shares": 50 * MIB}
+    groups = {
+        name: Group(name=name, members=(name,), exclusive=False, persistent=name == "stays")
+        for name in ("stays", "goes")
+    }
+    async with rig(tmp_path) as made:
+        residencies = made.made
+        residencies._seating = Seating(
+            replace(config(MODEL), groups=groups), device_for=lambda _: HOST
+        )
+        assert residencies._room_bytes("alpha") is None, "there is no card"
+        residencies.keeper = SimpleNamespace(  # type: ignore[assignment]  # what is asked of it
+            room_bytes=8_000 * MIB, profiles=held.keys(), held=held.get
+        )
+        assert residencies._room_bytes("alpha") == 7_700 * MIB
+        assert residencies._free_bytes("alpha") == 7_500 * MIB, "its own place is its own"
+        assert residencies._room_bytes("stays") == 8_000 * MIB
+        assert residencies._free_bytes("goes") == 6_650 * MIB

@@ -410,3 +410,13 @@ def test_what_is_remembered_belongs_to_one_fingerprint_and_one_arm() -> None:
     assert known.misfit("f", arm("a", 3)) == EVICTED
     known.note("f", arm("a", 3), RESIDENT)
     assert known.misfit("f", arm("a", 3)) is None
+
+
+def test_the_room_in_which_an_arm_did_not_fit_is_known() -> None:
+    known = Feasibility()
+    assert known.short_of("f", arm("a", 3)) is None
+    known.note("f", arm("a", 3), replace(EVICTED, room_bytes=9_000 * MIB))
+    assert known.short_of("f", arm("a", 3)) == 9_000 * MIB
+    assert known.short_of("g", arm("a", 3)) is None
+    known.note("f", arm("a", 3), Verdict(residency=Resident(), reason="it fits now"))
+    assert known.short_of("f", arm("a", 3)) is None

@@ -180,6 +180,33 @@ async def test_an_exclusive_change_unloads_a_seat_whose_owner_waits_for_the_devi
         assert made.actor("b").history[-2:] == ["stopping b@1", "stopped b@1"]
 
 
+@pytest.mark.parametrize("by_request", [True, False])
+async def test_who_has_the_device_borrows_a_seat_whose_owner_waits_for_it(
+    by_request: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    beside = [
+        Group(name="x", members=("a",), exclusive=False),
+        Group(name="y", members=("b", "d"), exclusive=False),
+    ]
+    async with bench(groups=beside) as made, anyio.create_task_group() as tasks:
+        await made.board.bring_up("b", "a test")
+        made.actor("a").script.append(Loads(gate := anyio.Event()))
+        tasks.start_soon(made.board.bring_up, "a", "a test")
+        await until(lambda: made.actor("a").view().state == "loading")
+        tasks.start_soon(made.board.bring_up, "c", "a test")
+        await anyio.wait_all_tasks_blocked()
+        request = Client(made, "d")
+        if by_request:
+            tasks.start_soon(request.run)
+        else:
+            tasks.start_soon(lambda: made.board.switch(arm("d"), reason="a test"))
+        await anyio.wait_all_tasks_blocked()
+        request.finish.set()
+        gate.set()
+        await until(lambda: made.serving() == ["c@0", "d@0"])
+        assert [one.subject for one in made.decisions] == ["a", "b"]
+
+
 async def test_what_was_unloaded_for_another_is_not_rolled_back_to() -> None:
     async with bench(groups=[SMALL]) as made:
         await made.board.bring_up("e", "a test")
