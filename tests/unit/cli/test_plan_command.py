@@ -222,3 +222,27 @@ def test_the_documented_forecast_is_what_the_command_prints(home: Path) -> None:
     assert [line.rstrip() for line in block.splitlines()] == [
         line.rstrip() for line in shown[shown.index("memory ") :].splitlines()
     ][: len(block.splitlines())]
+
+
+def test_a_program_that_is_no_llama_server_is_shown_as_it_is_started(home: Path) -> None:
+    text = """
+[models.w]
+kind = "opaque"
+command = ["/bin/sh", "-c", "serve", "--port", "${PORT}"]
+check = "none"
+env = { HF_TOKEN = "secret" }
+stop_command = ["docker", "stop", "w"]
+vram_mib = 900
+"""
+    path = write(home, text)
+    result = run(plan, "w", "--config", path)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1] == "/bin/sh -c serve --port 8081"
+    told = dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if line)
+    assert told["endpoint"] == "http://127.0.0.1:${PORT}"
+    assert told["stop"] == "docker stop w"
+    assert told["memory"] == "900 MiB, said"
+    assert "HF_TOKEN" in told["variables"]
+    assert "secret" not in result.stdout
+    shown = json.loads(run(plan, "w", "--config", path, "--json").stdout)
+    assert (shown["kind"], shown["check"], shown["vram_mib"]) == ("opaque", None, 900)

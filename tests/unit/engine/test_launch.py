@@ -12,11 +12,12 @@ import pytest
 
 from mtpd.config.data import bundled_model
 from mtpd.config.load import load
-from mtpd.config.model import DrafterConfig, Offload
+from mtpd.config.model import DrafterConfig, Offload, Opaque
 from mtpd.engine.launch import LaunchPlanner
+from mtpd.engine.opaque import foreign_env
 from mtpd.errors import BinaryError, EngineError
-from mtpd.types import EngineKey, TcpEndpoint, UnixEndpoint
-from mtpd.units import DeviceKey
+from mtpd.types import Command, EngineKey, HttpEndpoint, OpaqueStart, TcpEndpoint, UnixEndpoint
+from mtpd.units import MIB, DeviceKey
 from tests.unit.control.made import BINARY, arm, config, profile
 from tuner.types import Arm, Drafter
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mtpd.config.model import Profile
-    from mtpd.types import EngineBinary
+    from mtpd.types import EngineBinary, LaunchPlan
 
 NO_SOCKETS = replace(BINARY, unix_socket=False)
 
@@ -348,3 +349,71 @@ def test_the_files_of_a_model_are_told_apart_by_size_and_time_also_its_drafter(
     assert LaunchPlanner.files(mine) == (before[0], (5, 1))
     os.utime(bench.model, ns=(1, 1))
     assert LaunchPlanner.files(mine) != (before[0], (5, 1))
+
+
+# Programs that are no llama-server ------------------------------------------------------
+
+PROGRAM = Opaque(
+    command=("sh", "-c", "serve ${PORT}"),
+    proxy="http://127.0.0.1:${PORT}/api",
+    check="/ready",
+    env=(("URL", "at ${PORT}"), ("HOME", "/its")),
+    vram_mib=900,
+)
+SHELL = shutil.which("sh")
+
+
+def foreign(bench: Bench, **changes: Any) -> LaunchPlan:
+    which = profile("w", max_depth=0, model="", opaque=PROGRAM, **changes)
+    env = {"PATH": os.environ["PATH"], "HOME": "/daemons", "LANG": "C"}
+    return bench.planner(which, foreign_env=env, device_env={"HIP_VISIBLE_DEVICES": "1"}).plan(
+        arm("w")
+    )
+
+
+def test_a_program_is_planned_as_it_is_written_with_a_free_port(bench: Bench) -> None:
+    plan = foreign(bench, stop_command=("sh", "-c", "stop ${PORT} ${PID}"))
+    assert plan.command.argv == (SHELL, "-c", "serve 4711")
+    assert plan.endpoint == HttpEndpoint("http://127.0.0.1:4711/api")
+    assert plan.command.env == {
+        "PATH": os.environ["PATH"],
+        "HOME": "/its",
+        "LANG": "C",
+        "HIP_VISIBLE_DEVICES": "1",
+        "URL": "at 4711",
+    }
+    assert plan.stop_command == Command(
+        argv=(SHELL or "", "-c", "stop 4711 ${PID}"), env=plan.command.env
+    )
+    assert plan.opaque == OpaqueStart(check="/ready")
+    assert plan.memory_bytes == 900 * MIB
+
+
+def test_a_program_is_waited_for_as_long_as_in_llama_swap(bench: Bench) -> None:
+    plan = foreign(bench)
+    assert (plan.ready_timeout_s, plan.load_stall_s, plan.stop_timeout_s) == (120.0, 120.0, 4.0)
+    plan = foreign(bench, ready_timeout_s=600.0, stop_timeout_s=9.0)
+    assert (plan.ready_timeout_s, plan.load_stall_s, plan.stop_timeout_s) == (600.0, 600.0, 9.0)
+
+
+def test_an_engine_has_half_an_hour_and_its_own_way_to_end(bench: Bench) -> None:
+    assert bench.planner().plan(arm()).ready_timeout_s == 1800.0
+    assert bench.planner().plan(arm()).stop_command is None
+    which = bench.profile(stop_command=("sh", "-c", "x"), ready_timeout_s=60.0)
+    plan = bench.planner(which, foreign_env={"PATH": os.environ["PATH"]}).plan(arm())
+    assert plan.ready_timeout_s == 60.0
+    assert plan.stop_command is not None
+    assert plan.stop_command.argv == (SHELL, "-c", "x")
+
+
+def test_two_programs_are_told_apart(bench: Bench) -> None:
+    planner = bench.planner()
+    one = profile("w", max_depth=0, model="", opaque=PROGRAM)
+    other = replace(one, opaque=replace(PROGRAM, vram_mib=1))
+    assert planner.digest(one) == planner.digest(one) != planner.digest(other)
+    assert planner.digest(bench.profile()) == planner.fingerprint(bench.profile()).digest
+
+
+def test_only_some_of_the_daemons_variables_are_handed_on() -> None:
+    given = {"HOME": "/h", "SECRET": "s", "XDG_RUNTIME_DIR": "/r", "PATH": "/other"}
+    assert foreign_env("/bin", given) == {"PATH": "/bin", "HOME": "/h", "XDG_RUNTIME_DIR": "/r"}

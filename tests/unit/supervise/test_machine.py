@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -52,6 +52,9 @@ from mtpd.supervise.states import (
 from mtpd.types import FailureClass, UnixEndpoint, Verdict
 from tests.fakes.supervision import tiny
 
+if TYPE_CHECKING:
+    from mtpd.types import LaunchPlan
+
 PLAN = tiny(Path("/run"))
 OTHER = tiny(Path("/run"), depth=2)
 PID = 77
@@ -61,7 +64,8 @@ S = TypeVar("S")
 class Play:
     """Feeds events and remembers what was asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, plan: LaunchPlan = PLAN) -> None:
+        self.plan = plan
         self.engine = Engine()
         self.now = 1000.0
         self.effects: tuple[Effect, ...] = ()
@@ -86,7 +90,7 @@ class Play:
         return self.feed(TimedOut(timer=self.engine.timer, now=self.now))
 
     def loading(self) -> Play:
-        self.feed(Start(PLAN))
+        self.feed(Start(self.plan))
         return self.feed(Spawned(start=self.engine.start, pid=PID, now=self.now))
 
     def ready(self) -> Play:
@@ -168,6 +172,23 @@ def test_a_load_that_goes_on_printing_is_not_killed_for_thirty_minutes() -> None
     play.feed(Progress(start=1, now=play.now, lines=6)).time_out(83.0)
     play.expect(Stopping)
     assert "still loading after 1800 s" in play.engine.reason
+
+
+def test_a_load_may_take_as_long_as_is_configured_whatever_it_prints() -> None:
+    play = Play(replace(PLAN, ready_timeout_s=30.0)).loading()
+    assert play.asked()[-1] == ArmTimer(timer=1, seconds=30.0)
+    play.feed(Progress(start=1, now=play.now + 29.0, lines=5)).time_out(30.0)
+    play.expect(Stopping)
+    assert play.engine.reason == "the engine was still loading after 30 s"
+
+
+def test_a_stop_may_take_as_long_as_is_configured() -> None:
+    play = Play(replace(PLAN, stop_timeout_s=20.0)).ready().feed(Stop("asked"))
+    assert play.asked()[-1] == ArmTimer(timer=3, seconds=10.0)
+    play.time_out(10.0)
+    assert play.asked() == (Signal(start=1, name="TERM"), ArmTimer(timer=4, seconds=10.0))
+    play.time_out(10.0)
+    assert Signal(start=1, name="KILL") in play.asked()
 
 
 def test_a_load_that_prints_nothing_is_killed_at_once_and_tried_again() -> None:
