@@ -21,6 +21,7 @@ __all__ = [
     "GateView",
     "IntervalView",
     "Json",
+    "QuarantineView",
     "QueueView",
     "ResidencyView",
 ]
@@ -121,6 +122,27 @@ class EngineView:
     starts: int
     failure: FailureView | None
     log_tail: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineView:
+    """A request that is refused because its engine died of it.
+
+    Attributes:
+        id: The beginning of its fingerprint (SHA-256 of the model and the body).
+        size_bytes: Of its body.
+        reason: One sentence.
+        deaths: The cause of each, oldest first.
+        left_s: Seconds after which it may try again.
+    """
+
+    id: str
+    profile: str
+    path: str
+    size_bytes: int
+    reason: str
+    deaths: tuple[str, ...]
+    left_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from mtpd.control.metering import Meter
 from mtpd.control.models import ModelReports
 from mtpd.control.parts import Parts
 from mtpd.control.preload import Preloader
+from mtpd.control.quarantine import quarantined, rules
 from mtpd.control.recorder import StoreRecorder
 from mtpd.control.reload import Reloader
 from mtpd.control.residency import Residencies
@@ -50,6 +51,7 @@ from mtpd.listen import free_port
 from mtpd.logfeed import LogFeed
 from mtpd.metrics import Metrics
 from mtpd.operations import Operations
+from mtpd.proxy.quarantine import Quarantine
 from mtpd.proxy.seats import Seating
 from mtpd.proxy.switch import Switchboard
 from mtpd.store.files import FileDigests
@@ -176,6 +178,9 @@ class House:
             journal=self.journal,
             bus=bus,
             describe=self.hashes.fields,
+        )
+        self.quarantine = Quarantine(
+            clock=clock, rules=partial(rules, config), told=partial(quarantined, self.recorder)
         )
         self.idle = IdleUnloader(
             config=config, recorder=self.recorder, journal=self.journal, clock=clock
@@ -319,6 +324,7 @@ class House:
                 devices=self.telemetry.devices,
                 on_switched=self.metrics.switched,
                 kept=self._kept,
+                quarantine=self.quarantine,
                 live=self.loop.view,
             )
         )
@@ -341,6 +347,7 @@ class House:
             clock=self._clock,
             instance=self._bus.boot,
             gate=self._gate,
+            quarantine=self.quarantine,
         )
 
     async def _restore(self, subjects: AbstractSet[str] | None = None) -> None:

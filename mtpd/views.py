@@ -18,6 +18,7 @@ from mtpd.engine_views import (
     GateView,
     IntervalView,
     Json,
+    QuarantineView,
     QueueView,
     ResidencyView,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "OperationView",
     "ProgressView",
     "QualityView",
+    "QuarantineView",
     "QueueView",
     "ResidencyView",
     "StatusView",
@@ -288,6 +290,7 @@ class StatusView:
     Attributes:
         memory: Of the arms of ``engines``, in their order; engines without an arm have none.
         unusable: Models whose file cannot be served, each with why.
+        quarantine: Requests that are refused because engines died of them.
         live: Live traffic of every model that had any, and what would be done about it.
         config: The configuration file; None where there is none, as in the demo.
     """
@@ -311,6 +314,7 @@ class StatusView:
     unusable: tuple[str, ...] = ()
     live: tuple[LiveProfileView, ...] = ()
     config: ConfigFileView | None = None
+    quarantine: tuple[QuarantineView, ...] = ()
 
 
 def encode(value: object) -> Json:

@@ -268,6 +268,8 @@ class Act(enum.StrEnum):
     RELOAD = "reload"
     LOAD = "load"
     UNLOAD = "unload"
+    QUARANTINE = "quarantine"
+    RELEASE = "release"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mtpd.engine.client import EngineClient
     from mtpd.events import RequestFinished
     from mtpd.logfeed import LogFeed
+    from mtpd.proxy.quarantine import Quarantine
     from mtpd.proxy.switch import Switchboard
 
 __all__ = ["application"]
@@ -46,6 +47,7 @@ def application(
     clock: Clock,
     instance: str,
     gate: Gate,
+    quarantine: Quarantine,
 ) -> web.Application:
     """Everything that is served, on either listener.
 
@@ -60,6 +62,7 @@ def application(
         clock: Measures durations.
         instance: Names this life of the daemon in every response.
         gate: Asks for tokens over TCP.
+        quarantine: Keeps away what has brought engines down.
     """
     app = web.Application()
     routes.mount(
@@ -82,6 +85,7 @@ def application(
         bodies=Bodies(lambda: Bounds.of(config.server.limits, config.server.timeouts)),
         limits=lambda: config.server.limits,
         conditions=lambda profile: conditions(config.now, profile),
+        quarantine=quarantine,
         quotas=Quotas(
             per_caller=lambda: config.server.max_in_flight_per_token,
             per_model=lambda profile: _limit(config, profile),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         MeasurementView,
         ModelView,
         OperationView,
+        QuarantineView,
         StatusView,
     )
 
@@ -110,6 +111,12 @@ class Backend(Protocol):
         Raises:
             ConfigError: It has errors; nothing was changed.
         """
+
+    def quarantine(self) -> tuple[QuarantineView, ...]:
+        """Requests that are refused because engines died of them."""
+
+    async def release(self, quarantined_id: str, /) -> QuarantineView:
+        """Let one of them try again; NotFoundError where there is none with this id."""
 
     async def operations(self, limit: int) -> tuple[OperationView, ...]:
         """Newest first."""

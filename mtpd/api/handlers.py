@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         MeasurementView,
         ModelView,
         OperationView,
+        QuarantineView,
         StatusView,
     )
 
@@ -127,6 +128,13 @@ async def operations(
 async def operation(backend: Backend, _query: NoQuery, operation_id: str) -> OperationView:
     """One operation."""
     return _known(await backend.operation(operation_id), operation_id)
+
+
+async def quarantine(
+    backend: Backend, _query: NoQuery, _id: str
+) -> dict[str, tuple[QuarantineView, ...]]:
+    """Requests that are refused because engines died of them."""
+    return {"quarantine": backend.quarantine()}
 
 
 async def cancel(backend: Backend, operation_id: str) -> OperationView:

@@ -123,6 +123,11 @@ async def _cancel(backend: Backend, request: web.Request) -> web.StreamResponse:
     return handlers.json_response(await handlers.cancel(backend, request.match_info["id"]))
 
 
+async def _release(backend: Backend, request: web.Request) -> web.StreamResponse:
+    _query(request, schema.NoQuery)
+    return handlers.json_response(await backend.release(request.match_info["id"]))
+
+
 async def _events(backend: Backend, request: web.Request) -> web.StreamResponse:
     return await sse.stream(backend, request, _query(request, schema.EventQuery))
 
@@ -211,6 +216,22 @@ ROUTES: tuple[Route, ...] = (
         scope=Scope.WRITE,
         request=None,
         response=views.OperationView,
+    ),
+    _reads(
+        f"{PREFIX}/quarantine",
+        handlers.quarantine,
+        "Requests that are refused because engines died of them",
+        query=schema.NoQuery,
+        response=[views.QuarantineView],
+    ),
+    Route(
+        method="DELETE",
+        path=f"{PREFIX}/quarantine/{{id}}",
+        handler=_release,
+        summary="Let such a request try again",
+        scope=Scope.WRITE,
+        request=None,
+        response=views.QuarantineView,
     ),
     _reads(
         f"{PREFIX}/measurements",

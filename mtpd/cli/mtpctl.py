@@ -19,6 +19,7 @@ from mtpd.cli.client import StreamEvent, segment
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.failure import exit_code_of
 from mtpd.cli.gpu_command import gpu
+from mtpd.cli.quarantine_command import quarantine
 from mtpd.cli.reload_command import reload
 from mtpd.cli.session import Session, connected, connection_options
 from mtpd.errors import UnreachableError
@@ -213,7 +214,7 @@ def _print_event(session: Session, event: StreamEvent) -> None:
         session.out.print(lists.event_line(event.type, event.data), soft_wrap=True)
 
 
-for command in (*operations.COMMANDS, reload, gpu):
+for command in (*operations.COMMANDS, reload, gpu, quarantine):
     cli.add_command(command)
 
 

@@ -204,8 +204,7 @@ def _daemon(view: StatusView) -> Table:
         said += "" if choice.decision_id is None else f", decision {choice.decision_id}"
         line(made, "choice", f"{choice.subject}: {arm_label(choice.arm)} ({said})")
         line(made, "", choice.reason)
-    for one in view.unusable:
-        line(made, "unusable", one)
+    _refused(made, view)
     if view.config is not None:
         for one in _config_lines(view.config):
             line(made, "config", one)
@@ -238,6 +237,14 @@ def _config_lines(view: ConfigFileView) -> list[str]:
     if view.needs_restart:
         told.append(f"after a restart of the daemon: {', '.join(view.needs_restart)}")
     return told
+
+
+def _refused(made: Table, view: StatusView) -> None:
+    """Models and requests that are not served."""
+    for one in view.unusable:
+        line(made, "unusable", one)
+    for request in view.quarantine:
+        line(made, "quarantine", f"{request.id}: {request.reason}")
 
 
 def decision_sentence(decision: DecisionView) -> str:

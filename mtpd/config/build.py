@@ -119,6 +119,8 @@ def _server(table: ServerTable, origins: Origins) -> ServerConfig:
         hosts=tuple(filter(None, map(parse_host, table.hosts))),
         max_in_flight_per_token=table.max_in_flight_per_token,
         max_waiting_per_token=table.max_waiting_per_token,
+        poison_after=table.poison_after,
+        poison_hold_s=table.poison_hold_s,
     )
 
 

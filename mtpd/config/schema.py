@@ -105,6 +105,8 @@ class ServerTable(Table):
     hosts: list[Text] = Field(default_factory=list)
     max_in_flight_per_token: int = Field(default=0, ge=0, le=100_000)
     max_waiting_per_token: int = Field(default=0, ge=0, le=100_000)
+    poison_after: int = Field(default=2, ge=0, le=100)
+    poison_hold_s: float = Field(default=3600.0, gt=0.0, le=30 * _DAY_S)
     loading_state: LoadingWord = "off"
     timeouts: TimeoutsTable = Field(default_factory=TimeoutsTable)
     limits: LimitsTable = Field(default_factory=LimitsTable)

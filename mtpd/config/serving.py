@@ -128,6 +128,8 @@ class ServerConfig:
         batch_max_s: Seconds for which they may.
         priority_age_s: Seconds after which a waiting request counts as one priority higher.
         max_in_flight_per_token: Requests that one token may have open; 0 for no limit.
+        poison_after: Deaths of its engine after which a request is refused; 0 for never.
+        poison_hold_s: For how many seconds it is.
         max_waiting_per_token: Those of them that may wait per queue; 0 for no limit.
         hosts: Names beside the loopback's under which clients ask, in lower case; with a port
             where that is not the daemon's own.
@@ -150,6 +152,8 @@ class ServerConfig:
     priority_age_s: float = 30.0
     max_in_flight_per_token: int = 0
     max_waiting_per_token: int = 0
+    poison_after: int = 2
+    poison_hold_s: float = 3600.0
     loading_state: LoadingState = LoadingState.OFF
     timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
     limits: BodyLimits = field(default_factory=BodyLimits)

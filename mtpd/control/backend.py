@@ -19,6 +19,7 @@ from mtpd.control.plans import (
     probe_plan,
     tune_plan,
 )
+from mtpd.control.quarantine import release
 from mtpd.control.queries import Queries
 from mtpd.engine.kept import lost_sentence
 from mtpd.errors import MtpdError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from mtpd.views import (
         Json,
         OperationView,
+        QuarantineView,
     )
     from tuner.types import Arm
 
@@ -100,6 +102,14 @@ class Control(Queries):
         return await self._p.operations.start(
             "unload", {"model": name}, run, idempotency_key=idempotency_key
         )
+
+    async def release(self, quarantined_id: str, /) -> QuarantineView:
+        """Let a quarantined request try again.
+
+        Raises:
+            NotFoundError: There is none with this id.
+        """
+        return await release(self._p.recorder, self._p.quarantine, quarantined_id)
 
     async def tune(
         self,

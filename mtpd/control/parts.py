@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mtpd.gpu.views import DeviceView
     from mtpd.live_views import LiveView
     from mtpd.operations import Operations
+    from mtpd.proxy.quarantine import Quarantine
     from mtpd.proxy.switch import Switchboard
     from mtpd.store.journal import Journal
     from mtpd.store.samples import Measurements
@@ -39,6 +40,7 @@ class Parts:
         gates: Reads the gates.
         devices: Reads the devices.
         on_switched: Told how a switch ended and how many seconds it took.
+        quarantine: Requests that are refused because engines died of them.
         kept: How much of their prompts the engines keep.
         live: What live traffic has taught, and what would be done about it.
     """
@@ -60,4 +62,5 @@ class Parts:
     devices: Callable[[], Awaitable[tuple[DeviceView, ...]]]
     on_switched: Callable[[str, float], None]
     kept: PromptCaches
+    quarantine: Quarantine
     live: Callable[[], LiveView]

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         MeasurementView,
         ModelView,
         OperationView,
+        QuarantineView,
     )
 
 __all__ = ["Queries"]
@@ -74,7 +75,12 @@ class Queries:
             operation=self._p.operations.current,
             live=self._p.live().profiles,
             config=self._p.reload.view(),
+            quarantine=self._p.quarantine.views(),
         )
+
+    def quarantine(self) -> tuple[QuarantineView, ...]:
+        """Requests that are refused because engines died of them."""
+        return self._p.quarantine.views()
 
     def live(self) -> LiveView:
         """Live traffic by class, and what the daemon would do by itself."""

@@ -30,6 +30,7 @@ from mtpd.proxy.outcomes import (
     UpstreamLostError,
 )
 from mtpd.proxy.pace import Pace
+from mtpd.proxy.poison import CULPABLE, Death
 from mtpd.proxy.quotas import Quotas, Visit
 from mtpd.proxy.relay import ClientGoneError, Exchange
 from mtpd.proxy.usage import usage_of
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
 
     from mtpd.clock import Clock
     from mtpd.proxy.engines import Lease
+    from mtpd.proxy.quarantine import Quarantine
     from mtpd.proxy.relay import Order
-    from mtpd.views import EngineView, QueueView
+    from mtpd.views import EngineView, FailureView, QueueView
 
 __all__ = ["Board", "Carrier"]
 
@@ -73,8 +75,8 @@ class Board(Protocol):
     def beside(self, profile: str) -> Lease | None:
         """A ready engine for a request that needs no slot and may be cut; None to wait."""
 
-    async def recheck(self, lease: Lease) -> None:
-        """Let the supervisor notice that an engine broke off."""
+    async def recheck(self, lease: Lease) -> FailureView | None:
+        """Let the supervisor notice that an engine broke off; of what it died of itself."""
 
     def engines(self) -> tuple[EngineView, ...]:
         """Every engine."""
@@ -109,7 +111,7 @@ class Carrier:
         headers: Of every response.
         tick_s: Between two words to a client that waits, where it is told any.
         quotas: How many requests may be open at once.
-        quotas: How many requests may be open at once.
+        quarantine: Keeps away what has brought engines down.
     """
 
     def __init__(
@@ -121,10 +123,11 @@ class Carrier:
         headers: Mapping[str, str],
         tick_s: float = TICK_S,
         quotas: Quotas,
+        quarantine: Quarantine,
     ) -> None:
         self._board, self._on_finished, self._clock = board, on_finished, clock
         self._headers, self._tick_s, self._quotas = headers, tick_s, quotas
-        self._pace, self._company = Pace(), Company()
+        self._quarantine, self._pace, self._company = quarantine, Pace(), Company()
 
     async def carry(self, request: web.Request, profile: str, order: Order) -> web.StreamResponse:
         """Serve one request, whatever happens to it."""
@@ -206,28 +209,52 @@ class Carrier:
             try:
                 await self._attempt(exchange, record, attempt)
             except RejectedError as error:
-                if lost is None:
+                if lost is None or error.kind == "poison":
                     raise
                 msg = f"{lost}, and it did not come back: {error}"
                 raise UpstreamLostError(msg) from error
             except UpstreamLostError as error:
+                if exchange.lease is None or isinstance(error, SlowEngineError):
+                    raise
+                await self._blame(exchange, exchange.lease, record)
                 final = exchange.relayed or not exchange.order.payload.repeatable
-                final = final or isinstance(error, SlowEngineError)
-                if final or exchange.lease is None or lost is not None:
+                if final or lost is not None:
                     raise
                 lost = error
-                await self._board.recheck(exchange.lease)
             else:
+                self._quarantine.answered(record.profile, exchange.order.payload)
                 return
 
+    async def _blame(self, exchange: Exchange, lease: Lease, record: Record) -> None:
+        """Hold it against a request if its engine died of itself meanwhile.
+
+        Raises:
+            RejectedError: That was once too often, and the client has been told nothing yet.
+        """
+        payload, failure = exchange.order.payload, await self._board.recheck(lease)
+        if failure is None or failure.failure not in CULPABLE:
+            return
+        death = Death(
+            request_id=record.id,
+            path=record.path,
+            size_bytes=payload.length or 0,
+            arm=lease.arm,
+            cause=f"{failure.failure}: {failure.reason}",
+        )
+        await self._quarantine.died(record.profile, payload, death)
+        if not exchange.relayed:
+            self._quarantine.admit(record.profile, payload)
+
     async def _attempt(self, exchange: Exchange, record: Record, attempt: int) -> None:
+        payload = exchange.order.payload
+        alone = self._quarantine.admit(record.profile, payload)
         beside = None
-        if exchange.order.light and attempt == 1:
+        if exchange.order.light and attempt == 1 and not alone:
             beside = self._board.beside(record.profile)
         if beside is not None:
             await exchange.over(beside, attempt=attempt)
             return
-        claim = Claim(priority=record.wishes.priority, caller=record.visit.caller)
+        claim = Claim(priority=record.wishes.priority, alone=alone, caller=record.visit.caller)
         arrived = self._clock.now()
         leased = self._board.lease(record.profile, request_id=record.id, claim=claim)
         async with AsyncExitStack() as stack:
@@ -236,6 +263,7 @@ class Carrier:
             else:
                 lease = await record.herald.lease(stack, exchange, leased)
             self._pace.admitted(arrived, self._clock.now())
+            self._quarantine.admit(record.profile, payload)  # its like may have died meanwhile
             with self._company.of(lease.engine_id, record.id):
                 await self._use(exchange, record.visit, lease, attempt)
 

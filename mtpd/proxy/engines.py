@@ -29,12 +29,16 @@ if TYPE_CHECKING:
     from mtpd.proxy.seats import Seat
     from mtpd.proxy.upstream import Upstream
     from mtpd.types import Endpoint, EngineKey, LaunchPlan, Verdict
-    from mtpd.views import EngineView
+    from mtpd.views import EngineView, FailureView
     from tuner.types import Arm
 
 __all__ = ["Engines", "Lease", "Running", "Terms", "failure_of"]
 
 C = TypeVar("C")
+
+DEATHS_KEPT = 64
+RECHECK_S = 1.0
+"""How long the supervisor of an engine that broke off may take to say so."""
 
 STOP_S = 30.0
 """Bound of a stop that is made while being cancelled; a supervisor takes less."""
@@ -146,6 +150,7 @@ class Engines(Generic[C]):
         self._actors: dict[EngineKey, Actor] = {}
         self._lives: dict[EngineKey, anyio.CancelScope] = {}
         self._running: dict[Seat, Running[C]] = {}
+        self._deaths: dict[str, FailureView] = {}
         self._tasks: TaskGroup | None = None
         self._began = anyio.Event()
 
@@ -260,6 +265,25 @@ class Engines(Generic[C]):
                 revision = await running.actor.wait_change(revision)
         self._on_change(seat)
 
+    async def why_gone(self, seat: Seat, engine_id: str) -> FailureView | None:
+        """Of what a start has died; None if it lives, or was stopped on purpose.
+
+        Its supervisor is given a moment to say so.
+        """
+        with anyio.move_on_after(RECHECK_S):
+            await self.until_gone(seat, engine_id)
+        for actor in self._actors.values():
+            self._note_death(actor)
+        return self._deaths.get(engine_id)
+
+    def _note_death(self, actor: Actor) -> None:
+        """Keep why a start has died: its supervisor only knows it until the next one."""
+        view = actor.view()
+        if view.failure is not None:
+            self._deaths[view.id] = view.failure
+            for oldest in tuple(self._deaths)[:-DEATHS_KEPT]:
+                del self._deaths[oldest]
+
     async def _actor(self, key: EngineKey) -> Actor:
         await self._began.wait()
         if key not in self._actors:
@@ -279,6 +303,7 @@ class Engines(Generic[C]):
         revision = actor.revision
         while True:
             revision = await actor.wait_change(revision)
+            self._note_death(actor)
             self._on_change(self._seat_for(profile))
 
     async def _install(self, plan: LaunchPlan, actor: Actor, terms: Terms) -> Running[C]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mtpd.clock import Clock
     from mtpd.events import RequestFinished
     from mtpd.proxy.carry import Board
+    from mtpd.proxy.quarantine import Quarantine
     from mtpd.proxy.replies import ModelCard
 
 __all__ = ["mount"]
@@ -59,6 +60,7 @@ class Front:
         limits: Callable[[], BodyLimits],
         tick_s: float,
         quotas: Quotas,
+        quarantine: Quarantine,
     ) -> None:
         self._board, self._names, self._models, self._owns = board, names, models, owns
         self._bodies, self._conditions, self._limits = bodies, conditions, limits
@@ -70,6 +72,7 @@ class Front:
             headers=self._headers,
             tick_s=tick_s,
             quotas=quotas,
+            quarantine=quarantine,
         )
 
     async def health(self, _: web.Request) -> web.Response:
@@ -201,6 +204,7 @@ def mount(
     limits: Callable[[], BodyLimits] = BodyLimits,
     tick_s: float = TICK_S,
     quotas: Quotas | None = None,
+    quarantine: Quarantine,
 ) -> None:
     """Add the inference endpoints, the list of models and the health check.
 
@@ -219,6 +223,7 @@ def mount(
         limits: What a body may hold.
         tick_s: Between two words to a client that waits, where it is told any.
         quotas: How many requests may be open at once; any number if left out.
+        quarantine: Keeps away what has brought engines down.
     """
     front = Front(
         board=board,
@@ -233,6 +238,7 @@ def mount(
         limits=limits,
         tick_s=tick_s,
         quotas=quotas or Quotas(),
+        quarantine=quarantine,
     )
     app.add_routes([web.post(e.path, partial(front.relay, e)) for e in ENDPOINTS])
     app.add_routes([web.post(e.path, partial(front.form, e)) for e in FORMS])

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mtpd.proxy.outcomes import Renewal
     from mtpd.proxy.seats import Seating
     from mtpd.types import Endpoint, EngineKey, LaunchPlan
-    from mtpd.views import EngineView, QueueView
+    from mtpd.views import EngineView, FailureView, QueueView
     from tuner.types import Arm, Decision
 
 __all__ = ["Switchboard"]
@@ -51,8 +51,6 @@ __all__ = ["Switchboard"]
 log = structlog.get_logger()
 
 C = TypeVar("C")
-
-RECHECK_S = 1.0
 
 
 async def _unwritten(decision: Decision) -> None:
@@ -190,11 +188,9 @@ class Switchboard(Generic[C]):
             return None
         return running.lease(anyio.CancelScope())
 
-    async def recheck(self, lease: Lease) -> None:
-        """An engine broke off: give its supervisor a moment to say so."""
-        seat = self._seating.seat(lease.arm.profile)
-        with anyio.move_on_after(RECHECK_S):
-            await self._engines.until_gone(seat, lease.engine_id)
+    async def recheck(self, lease: Lease) -> FailureView | None:
+        """An engine broke off: give its supervisor a moment to say so; of what it died."""
+        return await self._engines.why_gone(self._seating.seat(lease.arm.profile), lease.engine_id)
 
     @property
     def closed(self) -> bool:

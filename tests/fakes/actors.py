@@ -133,6 +133,10 @@ class FakeActor:
         """It died and is being started again later."""
         self._fail(Fails("crash", "the engine died", "backoff"))
 
+    def die(self, outcome: Fails) -> None:
+        """It died of something else."""
+        self._fail(outcome)
+
     def recover(self) -> None:
         """The restart after a crash succeeded."""
         self._judge()

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Json,
         MeasurementView,
         ModelView,
+        QuarantineView,
         StatusView,
     )
 
@@ -122,6 +123,16 @@ class ScriptedBackend:
         if measured:
             params["measured"] = True
         return self._start("switch", params, idempotency_key, ENGINE)
+
+    def quarantine(self) -> tuple[QuarantineView, ...]:
+        return (views.quarantined(),)
+
+    async def release(self, quarantined_id: str, /) -> QuarantineView:
+        self.calls.append(("release", {"id": quarantined_id}))
+        if quarantined_id != views.quarantined().id:
+            message = f"no request {quarantined_id!r} is quarantined"
+            raise NotFoundError(message, hint="mtpctl quarantine list shows them")
+        return views.quarantined()
 
     async def load(self, *, model: str, idempotency_key: str | None) -> OperationView:
         await self._need(model)

@@ -19,6 +19,8 @@ from mtpd.proxy.body import Bounds
 from mtpd.proxy.callers import CALLER
 from mtpd.proxy.conditions import Conditions
 from mtpd.proxy.forward import mount
+from mtpd.proxy.poison import Rules
+from mtpd.proxy.quarantine import Quarantine
 from mtpd.proxy.replies import ModelCard
 from mtpd.proxy.route import Names
 from mtpd.types import UnixEndpoint
@@ -26,7 +28,7 @@ from tests.fakes.board import Bench, Queue, bench
 from tests.fakes.upstream import upstream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from aiohttp.typedefs import Handler
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from mtpd.events import RequestFinished
     from mtpd.proxy.body import Bodies
     from mtpd.proxy.carry import Board
+    from mtpd.proxy.poison import Entry
     from mtpd.proxy.quotas import Quotas
     from tests.fakes.upstream import Script, Upstream
 
@@ -64,6 +67,7 @@ class Front:
     Attributes:
         finished: Every RequestFinished so far.
         owned: With anything in it, every request is the daemon's own user's.
+        quarantined: What the daemon was told of requests that are refused.
     """
 
     port: int
@@ -71,6 +75,8 @@ class Front:
     finished: list[RequestFinished]
     wires: list[Wire]
     owned: list[str]
+    quarantine: Quarantine
+    quarantined: list[Entry]
 
     def url(self, path: str = CHAT) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
@@ -129,6 +135,15 @@ class Wire:
         self.writer.transport.abort()
 
 
+def keep_in(told: list[Entry]) -> Callable[[Entry], Awaitable[None]]:
+    """Take down what is told."""
+
+    async def keep(entry: Entry) -> None:
+        told.append(entry)
+
+    return keep
+
+
 @web.middleware
 async def as_caller(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Take the name of a token from a header, in the place of real tokens."""
@@ -147,12 +162,19 @@ async def front(
     conditions: Conditions = Conditions(),  # noqa: B008 - frozen
     tick_s: float = 0.01,
     quotas: Quotas | None = None,
+    poison_after: int = 2,
 ) -> AsyncIterator[Front]:
     """The endpoints on a loopback port while the block runs; profiles "a" and "b".
 
     ``called`` is what their engines call their models.
     """
     finished: list[RequestFinished] = []
+    told: list[Entry] = []
+    quarantine = Quarantine(
+        rules=lambda: Rules(after=poison_after, hold_s=3600.0),
+        clock=clock,
+        told=keep_in(told),
+    )
     owned: list[str] = []
     app = web.Application(middlewares=[as_caller])
     mount(
@@ -173,6 +195,7 @@ async def front(
         conditions=lambda _profile: conditions,
         tick_s=tick_s,
         quotas=quotas,
+        quarantine=quarantine,
     )
     async with AsyncExitStack() as stack:
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
@@ -181,7 +204,8 @@ async def front(
         sock = socket.create_server(("127.0.0.1", 0))
         await web.SockSite(runner, sock).start()
         session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
-        made = Front(sock.getsockname()[1], session, finished, [], owned)
+        port = sock.getsockname()[1]
+        made = Front(port, session, finished, [], owned, quarantine, told)
         yield made
         for wire in made.wires:
             wire.leave()

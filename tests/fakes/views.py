@@ -43,6 +43,7 @@ from mtpd.views import (
     MeasurementView,
     ModelView,
     QualityView,
+    QuarantineView,
     QueueView,
     ResidencyView,
     StatusView,
@@ -523,3 +524,15 @@ def reloaded() -> dict[str, Json]:
             {"profile": "old", "outcome": "waits", "why": "1 request(s) still ran after 120 s"},
         ],
     }
+
+
+def quarantined() -> QuarantineView:
+    return QuarantineView(
+        id="9f86d081884c",
+        profile=QWEN,
+        path="/v1/chat/completions",
+        size_bytes=312,
+        reason=f"the engine of {QWEN} died twice while it worked on this request (crash: SIGSEGV)",
+        deaths=("crash: SIGSEGV", "crash: SIGSEGV"),
+        left_s=1800.0,
+    )

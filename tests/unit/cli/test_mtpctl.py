@@ -316,3 +316,25 @@ def test_several_pools_without_a_default_must_be_told_apart(mtpctl: Mtpctl, daem
     assert daemon.backend.calls[0][1]["subject"] == "fast"
     pools()
     assert mtpctl("tune").code == 2, "two models and no pool"
+
+
+def test_quarantined_requests_are_listed_and_released(mtpctl: Mtpctl, daemon: Served) -> None:
+    shown = views.quarantined()
+    listed = mtpctl("quarantine", "list")
+    assert listed.code == 0
+    assert shown.id in listed.out
+    assert "312 bytes to /v1/chat/completions" in listed.out
+    cleared = mtpctl("quarantine", "clear", shown.id)
+    assert cleared.out == f"{shown.id} may be asked of {views.QWEN} again\n"
+    assert daemon.backend.calls == [("release", {"id": shown.id})]
+
+
+def test_a_request_that_is_not_quarantined_cannot_be_released(mtpctl: Mtpctl) -> None:
+    refused = mtpctl("quarantine", "clear", "other")
+    assert refused.code == 1
+    assert "no request 'other' is quarantined" in refused.err
+
+
+def test_the_status_names_what_is_quarantined(mtpctl: Mtpctl, daemon: Served) -> None:
+    daemon.backend.view = dataclasses.replace(views.status(), quarantine=(views.quarantined(),))
+    assert f"quarantine  {views.quarantined().id}: " in mtpctl("status").out
