@@ -14,7 +14,7 @@ import pytest
 from mtpd.api import router_mode, swap
 from mtpd.api.sse import StreamSettings
 from mtpd.config.model import Config, ServerConfig
-from mtpd.events import DaemonStarted, EngineTransition, RequestFinished
+from mtpd.events import ConfigReloaded, DaemonStarted, EngineTransition, RequestFinished
 from mtpd.logfeed import DAEMON, LogFeed
 from mtpd.types import Command, EngineKey, LaunchPlan, UnixEndpoint
 from mtpd.units import HOST
@@ -317,3 +317,16 @@ async def test_the_routers_events_name_the_model_and_its_status_once(tmp_path: P
     assert {one["event"] for one in told} == {"status_change"}
     expected = [{"status": "loading"}, {"status": "loaded"}, {"status": "unloaded", "failed": True}]
     assert [one["data"] for one in told] == expected
+
+
+async def test_a_reload_is_told_on_both_streams(tmp_path: Path) -> None:
+    reloaded = ConfigReloaded(added=("new",), removed=("old",), changed=(), needs_restart=())
+    async with house(tmp_path) as h:
+        async with h.anybody.get("/models/sse") as router, h.anybody.get("/api/events") as swap:
+            for _ in range(6):  # the present state
+                await event(swap)
+            h.backend.bus.publish(reloaded)
+            _, told = await event(router)
+            _, body = await event(swap)
+    assert told == {"model": "new", "event": "status_change", "data": {"status": "unloaded"}}
+    assert body["type"] == "modelStatus"

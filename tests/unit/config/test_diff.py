@@ -12,6 +12,7 @@ from mtpd.config.model import (
     DrafterConfig,
     EngineConfig,
     Fit,
+    Group,
     Pool,
     Profile,
     ServerConfig,
@@ -116,3 +117,12 @@ def test_keys_of_clients_are_applied_and_told_without_a_value() -> None:
     assert changes.settings == ("server.hosts", "apiKeys")
     assert key.digest not in str(changes)
     assert revised(OLD, new) == new
+
+
+def test_groups_wait_for_a_restart_because_an_engine_cannot_leave_its_seat() -> None:
+    new = replace(OLD, groups={"pair": Group(name="pair", members=("alpha", "beta"))})
+    changes = diff(OLD, new)
+    assert not changes.applied
+    assert changes.needs_restart
+    assert all(key.partition(".")[0] == "groups" for key in changes.needs_restart)
+    assert revised(OLD, new) == OLD
