@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
+from tests.fakes.actors import Loads
 from tests.fakes.board import arm, until
 from tests.fakes.front import CHAT, JSON, stage
 from tests.fakes.upstream import DONE, SSE, Conversation, json_reply, stream
@@ -179,6 +180,33 @@ async def test_a_client_that_leaves_the_queue_never_reaches_the_engine() -> None
         first.leave()
         await until(lambda: s.bench.board.queue().in_flight == 0)
         assert len(s.engine.seen) == 1
+
+
+async def test_a_client_that_leaves_while_its_model_loads_is_forgotten() -> None:
+    async with stage(json_reply(REPLY)) as s:
+        s.bench.actor("a").script.append(Loads(gate := anyio.Event()))
+        wire = await s.connect(ASK)
+        await until(lambda: s.bench.board.queue().waiting == 1)
+        wire.leave()
+        await until(lambda: s.bench.board.queue().waiting == 0)
+        await until(lambda: s.finished)
+        assert (s.finished[0].outcome, s.finished[0].status) == ("client_gone", 499)
+        gate.set()
+        assert (await s.post())[0].status == 200
+        assert len(s.engine.seen) == 1
+
+
+async def test_a_prompt_that_is_silent_for_hours_is_no_hang() -> None:
+    async def at_last(talk: Conversation) -> None:
+        s.bench.clock.advance(10 * 3600)
+        s.bench.board.tick()
+        await json_reply(REPLY)(talk)
+
+    async with stage(at_last) as s:
+        response, body = await s.post()
+        assert (response.status, body) == (200, REPLY)
+        assert response.headers["X-Mtpd-Attempt"] == "1"
+        assert s.quarantine.views() == ()
 
 
 # Engines that are lost --------------------------------------------------------------
