@@ -232,6 +232,7 @@ class House:
             states=LiveStates(db=store, clock=clock),
             meter=Meter(self.switchboard.beside),
             around=self.telemetry.sampler.around,
+            on_card=card.is_gpu,
             clock=clock,
         )
         self.loop = ControlLoop(

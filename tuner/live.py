@@ -107,6 +107,8 @@ class Alarm:
         if self.acceptance is not Direction.NONE:
             way = "risen" if self.acceptance is Direction.UP else "fallen"
             return f"acceptance has {way} in {where}"
+        if self.pace is Pace.FASTER:
+            return f"a step of {self.arm} takes less than its reference in {where}"
         return f"a step of {self.arm} takes {self.ratio:.2f}x of its reference in {where}"
 
 

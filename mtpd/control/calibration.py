@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -39,7 +40,7 @@ MEASURE_S: Final = 600.0
 """What a calibration is taken to cost until one was timed, seconds."""
 
 _SHORT: Final = 12
-_DIGESTS: Final = frozenset({"engine"})
+_DIGEST: Final = re.compile(rf"\b([0-9a-f]{{{_SHORT}}})[0-9a-f]{{20,}}\b")
 _ACCEPTANCE: Final = frozenset({"draft_file", "drafter", "engine", "kv_type", "model_file"})
 """Fields of a fingerprint of which the acceptance depends, beside the step times."""
 
@@ -134,8 +135,8 @@ def changes(
     """
     if before is None:
         return ("what it was measured under is not recorded",), False
-    known = {name: _field(name, before.get(name)) for name in now}
-    fields = {name: _field(name, value) for name, value in now.items()}
+    known = {name: _field(before.get(name)) for name in now}
+    fields = {name: _field(value) for name, value in now.items()}
     moved = {name for name in now if known[name] != fields[name]}
     return staleness(known, fields), not moved & _ACCEPTANCE
 
@@ -153,10 +154,10 @@ def _baseline(told: History) -> Baseline:
     return Baseline(alphas=alphas, steps=counts.steps)
 
 
-def _field(name: str, value: Json) -> Field:
-    """A value as it is shown in one clause."""
+def _field(value: Json) -> Field:
+    """A value as it is shown in one clause: of a digest the beginning."""
     if isinstance(value, list):
         return " ".join(str(item) for item in value)
-    if isinstance(value, str) and name in _DIGESTS:
-        return value[:_SHORT]
-    return value if isinstance(value, str | int | float | bool) else None
+    if isinstance(value, str):
+        return _DIGEST.sub(r"\1", value)
+    return value if isinstance(value, int | float | bool) else None

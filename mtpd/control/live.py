@@ -82,6 +82,8 @@ class LiveTraffic:
         states: Where it is remembered.
         meter: Reads the engines' counters.
         around: What the card's readings between two moments say of it.
+        on_card: Whether engines run on a card; where there is none, no layer can leave it, and
+            a slow step is a busy machine.
         clock: Source of time.
     """
 
@@ -92,10 +94,11 @@ class LiveTraffic:
         states: LiveStates,
         meter: Counters,
         around: Callable[[float, float], Around],
+        on_card: bool,
         clock: Clock,
     ) -> None:
         self._config, self._states, self._meter = config, states, meter
-        self._around, self._clock = around, clock
+        self._around, self._on_card, self._clock = around, on_card, clock
         self._watched: dict[str, Watched] = {}
         self._unsaved: set[str] = set()
         self._later: set[str] = set()
@@ -219,14 +222,13 @@ class LiveTraffic:
             self._unsaved |= names
             log.warning("live.not_saved", reason=str(error))
 
-    @staticmethod
-    def _alarmed(name: str, known: Watched, alarm: Alarm) -> None:
+    def _alarmed(self, name: str, known: Watched, alarm: Alarm) -> None:
         """Something has moved: it is told, and what it voids is doubted."""
         says = str(alarm)
         log.info("live.moved", model=name, says=says)
         known.moved.append(says)
         known.drifted = known.drifted or alarm.acceptance is not Direction.NONE
-        if alarm.voids:
+        if alarm.voids and self._on_card:
             known.doubts = (*known.doubts, says)
 
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
-from tests.fakes.house import daemon_at, home, run_operation
+from mtpd.config.data import bundled_model
+from tests.fakes.binary import fake_binary
+from tests.fakes.house import daemon_at, home, run_operation, write_config
 from tests.fakes.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import aiohttp
 
@@ -35,16 +42,16 @@ def tuned(place: Home, **keys: object) -> None:
 IDLE = {"mode": "idle", "min_idle_s": 0.2, "min_dwell_s": 0}
 
 
-async def measured(running: Daemon, *depths: int) -> None:
+async def measured(running: Daemon, *depths: int, prompts: int = 3, max_tokens: int = 384) -> None:
     """Measure depths, all if none are named, and serve as before."""
     operation = await running.control.tune(
         subject="alpha",
         method="sweep",
         depths=depths or None,
         workloads=None,
-        prompts=3,
+        prompts=prompts,
         repetitions=1,
-        max_tokens=384,
+        max_tokens=max_tokens,
         apply=False,
         idempotency_key=None,
     )
@@ -52,12 +59,18 @@ async def measured(running: Daemon, *depths: int) -> None:
     assert ended.state == "done", ended.error
 
 
-async def ask(client: aiohttp.ClientSession, number: int, **more: Any) -> str:
+async def ask(client: aiohttp.ClientSession, number: int, *, tokens: int = 256) -> str:
     """One request; the depth that served it."""
-    body = {"model": "alpha", "prompt": f"request {number}", "n_predict": 256, "seed": number}
-    async with client.post("/completion", json=body | more) as reply:
+    body = {
+        "model": "alpha",
+        "prompt": f"request {number}",
+        "n_predict": tokens,
+        "seed": number,
+        "ignore_eos": True,
+    }
+    async with client.post("/completion", json=body) as reply:
         assert reply.status == 200, await reply.text()
-        assert (await reply.json())["timings"]["predicted_n"] == 256
+        assert (await reply.json())["timings"]["predicted_n"] == tokens
         return reply.headers["X-Mtpd-Depth"]
 
 
@@ -141,3 +154,89 @@ async def test_observe_says_it_once_and_changes_nothing() -> None:
             assert seen.next.waits_for == "the mode is observe"
             ((arm,),) = [one.arms for one in seen.classes]
             assert arm.decode_tps == pytest.approx(32.4, rel=0.01)
+
+
+SLOW = Script(acceptance=(0.93, 0.74, 0.5), row_cost=0.41, tps0=400.0, realtime=True)
+"""A measurement of it takes a minute."""
+
+
+def measures(status: StatusView) -> bool:
+    """Whether the daemon measures by itself, and has begun to."""
+    now = status.operation
+    return (
+        now is not None
+        and now.kind == "tune"
+        and bool(now.params.get("automatic") and now.progress.done)
+    )
+
+
+async def test_a_request_ends_the_measurement_that_the_daemon_began(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    shutil.copy(bundled_model("tiny-chained.gguf"), model)
+    async with home() as place:
+        binary = fake_binary(place.root / "llama-server", SLOW)
+        write_config(place, binary=str(binary), model=model)
+        tuned(place, mode="idle", min_idle_s=0.05, min_dwell_s=0)
+        async with daemon_at(place) as (running, client):
+            await measured(running, 0, 2, prompts=1, max_tokens=48)
+            assert await ask(client, 1, tokens=32) == "0"
+            os.utime(model, ns=(1, 1))
+
+            status = await until(running, measures)
+            assert status.operation is not None
+            operation = status.operation
+            await ask(client, 2, tokens=32)
+            ended = await run_operation(running, operation)
+            assert ended.state == "cancelled"
+            asked = next(one for one in await own(running) if one.act == "measure")
+            assert "what is stored no longer holds: model_file was" in asked.reason
+            assert asked.outcome is not None
+            assert asked.outcome.startswith("aborted, because a request came")
+            kept = await running.control.measurements(
+                model="alpha",
+                depth=None,
+                workload=None,
+                operation_id=operation.id,
+                ids=None,
+                limit=500,
+            )
+            assert asked.outcome.endswith(f"{len(kept)} repetitions kept")
+            assert kept
+
+
+@pytest.mark.real_engine
+async def test_the_real_engine_ends_at_the_stored_depth_without_one_failed_request() -> None:
+    async with home() as place:
+        write_config(place, binary="embedded")
+        async with daemon_at(place) as (running, client):
+            await measured(running, 0, 2, prompts=1)
+        # A tiny model on a busy machine has no best depth; what is stored says that it has.
+        with closing(sqlite3.connect(place.directories.state / "mtpd.sqlite3")) as db:
+            db.execute("UPDATE measurements SET decode_s = 20 * decode_s WHERE depth = 0")
+            db.commit()
+        tuned(place, mode="idle", min_idle_s=0.3)
+        async with daemon_at(place) as (running, client):
+            for number in range(6):
+                assert await ask(client, number, tokens=32) == "0"
+
+            async def sends(first: int, served: list[str]) -> None:
+                served += [await ask(client, n, tokens=32) for n in range(first, first + 4)]
+
+            await until(running, lambda s: s.last_decision and s.last_decision.act == "switch")
+            served: list[str] = []
+            async with anyio.create_task_group() as tasks:
+                for first in (100, 200, 300):
+                    tasks.start_soon(sends, first, served)
+            assert len(served) == 12
+            assert served[-1] == "2"
+            await until(running, serves(2))
+            status = await until(running, learnt(18))
+            (switched,) = await own(running)
+            assert switched.arm is not None
+            assert (switched.act, switched.arm.depth) == ("switch", 2)
+            seen = alpha(status)
+            assert seen is not None
+            assert seen.excluded == {}
+            ((_, arm),) = [one.arms for one in seen.classes]
+            assert arm.arm.depth == 2
+            assert arm.unidentified is None, "the engine's own counters tell the positions"

@@ -438,6 +438,7 @@ async def living(
             states=LiveStates(db=db, clock=clock),
             meter=_Counters(counters),
             around=lambda _begin, _end: Around(),
+            on_card=True,
             clock=clock,
         )
         await traffic.restore()

@@ -57,7 +57,7 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(folder: Path, config: Config = CONFIG) -> AsyncIterator[Rig]:
+async def rig(folder: Path, config: Config = CONFIG, *, on_card: bool = True) -> AsyncIterator[Rig]:
     clock, slowed = FakeClock(), list[str]()
     async with await Database.open(folder / "mtpd.sqlite3", clock) as db:
         states = LiveStates(db=db, clock=clock)
@@ -66,6 +66,7 @@ async def rig(folder: Path, config: Config = CONFIG) -> AsyncIterator[Rig]:
             states=states,
             meter=Meter(lambda _profile: None),
             around=lambda _begin, _end: Around(slowed=slowed[-1] if slowed else None),
+            on_card=on_card,
             clock=clock,
         )
         await traffic.restore()
@@ -174,6 +175,15 @@ async def test_a_request_of_an_engine_that_went_slow_makes_its_calibration_doubt
         assert watched.doubts
         assert "a step of m@2 takes" in watched.doubts[0]
         assert watched.moved[-1] == watched.doubts[0]
+
+
+async def test_without_a_card_a_slow_step_is_a_busy_machine(tmp_path: Path) -> None:
+    async with rig(tmp_path, on_card=False) as it:
+        await it.serve(40)
+        await it.serve(4, decode_s=4.0)
+        watched = it.traffic.of(MODEL)
+        assert watched.moved
+        assert watched.doubts == ()
 
 
 CLASSES = st.sampled_from([SHORT, LONG])
