@@ -56,10 +56,8 @@ C = TypeVar("C")
 RETRY_S = 60.0
 """How long a profile that failed to start is not tried again for requests."""
 
-SOON_S = 5.0
-"""The same where it failed for what others hold, which changes with the next unload."""
-
 PASSING = (NoRoomError, DrainTimeoutError)
+"""Failures for what others hold or do: asking costs no load, so the next request may."""
 
 
 class Changes(Generic[C]):
@@ -337,7 +335,7 @@ class Changes(Generic[C]):
                 profile=arm.profile,
                 why=str(error),
                 now=self._clock.now(),
-                retry_after_s=SOON_S if isinstance(error, PASSING) else RETRY_S,
+                retry_after_s=0.0 if isinstance(error, PASSING) else RETRY_S,
                 restoring=None if back is None else back.profile,
             )
         )

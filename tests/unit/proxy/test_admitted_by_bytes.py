@@ -113,13 +113,18 @@ async def test_beside_a_persistent_one_that_leaves_too_little_it_is_refused() ->
         await refused.run()
         assert refused.rejected is not None
         assert str(refused.rejected) == said
-        assert (refused.rejected.status, refused.rejected.retry_after_s) == (503, 5)
+        assert (refused.rejected.status, refused.rejected.retry_after_s) == (503, 1)
         assert made.actor("a").view().starts == 0
         async with made.board.lease("b", request_id="1"):
             assert made.serving() == ["b@0", "e@0"]
         with pytest.raises(NoRoomError):
             await made.board.bring_up("a", "a test")
         assert made.serving() == ["b@0", "e@0"], "what served still does"
+        await made.board.stop_engine("e", "a test")
+        async with made.board.lease("a", request_id="1"):
+            assert made.serving() == ["a@0"], "as soon as there is room"
+        await made.board.bring_up("b", "a test")
+        await made.board.bring_up("e", "a test")
         await made.board.switch(arm("a"), reason="a test", force=True)
         assert made.serving() == ["a@0", "e@0"], "an operator may"
 
