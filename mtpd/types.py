@@ -227,6 +227,7 @@ class LaunchPlan:
         stop_timeout_s: Seconds between the first request to end and SIGKILL.
         stop_command: What asks it to end in place of SIGTERM; ``${PID}`` is its process.
         opaque: Set where it is no engine of ours.
+        purpose: What it answers: text, embedding or rerank.
         accept_offload: Whether the profile accepts an evicted or spilled verdict.
         memory_bytes: Device memory that it needs at most, as predicted; None if unknown.
         settings: All that the configuration says about it but the depth, to tell whether it
@@ -243,6 +244,7 @@ class LaunchPlan:
     stop_timeout_s: float = 4.0
     stop_command: Command | None = None
     opaque: OpaqueStart | None = None
+    purpose: str = "text"
     accept_offload: bool = False
     memory_bytes: int | None = None
     settings: Hashable = None

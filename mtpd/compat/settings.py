@@ -100,6 +100,7 @@ class _Profile:
         self.layers()
         self.fit()
         self.flash_attention()
+        self.purpose()
         self.device()
         self.address()
         put_drafter(self.rest, self.at, self.into, kv_type=kv_type)
@@ -215,6 +216,21 @@ class _Profile:
         self.set("offload", "accept", option)
         message = f"with {count} layers on the device a part on the processor is accepted"
         self.tell(Kind.CHANGED, option, message, about="offload")
+
+    def purpose(self) -> None:
+        """Ranking is embedding with a pooling of its own."""
+        embeds, ranks = self.rest.pop("embeddings", None), self.rest.pop("reranking", None)
+        pooling = self.rest.get("pooling")
+        if ranks is None and pooling is not None and pooling.value == "rank":
+            ranks = pooling
+        given = ranks or embeds
+        if given is None or not given.on:
+            return
+        self.set("purpose", "embedding" if ranks is None else "rerank", given)
+        if pooling is not None:
+            del self.rest["pooling"]
+            if ranks is None:
+                self.set("pooling", pooling.value, pooling)
 
     def fit(self) -> None:
         option = self.rest.pop("fit", None)

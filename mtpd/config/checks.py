@@ -176,7 +176,18 @@ def _model(path: Path, name: str, model: ModelTable) -> Iterator[Finding]:
             (*path, "kv_type"),
             f"{model.kv_type} needs flash attention, which flash_attention = 'off' forbids",
         )
+    yield from _purpose(path, model)
     yield from _drafter((*path, "drafter"), model)
+
+
+def _purpose(path: Path, model: ModelTable) -> Iterator[Finding]:
+    if model.pooling is not None and model.purpose != "embedding":
+        yield (*path, "pooling"), "needs purpose = 'embedding'"
+    if model.purpose != "text" and model.drafter.kind != "none":
+        yield (
+            (*path, "drafter", "kind"),
+            f"must be 'none' where purpose is {model.purpose!r}: no text is drafted",
+        )
 
 
 def _drafter(path: Path, model: ModelTable) -> Iterator[Finding]:

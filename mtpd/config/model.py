@@ -53,6 +53,7 @@ __all__ = [
     "Opaque",
     "Pool",
     "Profile",
+    "Purpose",
     "Quality",
     "ServerConfig",
     "ServerTimeouts",
@@ -78,6 +79,14 @@ class Objective(enum.StrEnum):
     BALANCED = "balanced"
     SPEED = "speed"
     QUALITY = "quality"
+
+
+class Purpose(enum.StrEnum):
+    """What a model's engine answers."""
+
+    TEXT = "text"
+    EMBEDDING = "embedding"
+    RERANK = "rerank"
 
 
 class Offload(enum.StrEnum):
@@ -223,6 +232,8 @@ class Profile:
         batch: Logical batch, or None for the engine's default.
         ubatch: Physical batch, or None for the engine's default.
         flash_attention: auto, on or off; changes the text, so it is part of the fingerprint.
+        purpose: What its engine answers; one for embeddings or ranking generates no text.
+        pooling: How the tokens of a text become one embedding; None leaves it to the model.
         device: The engine's name for the device, e.g. "ROCm0"; None leaves it to the engine.
         seed: Seed of sampling where a request names none; None is random.
         drafter: What proposes tokens.
@@ -257,6 +268,8 @@ class Profile:
     batch: int | None = None
     ubatch: int | None = None
     flash_attention: str = "auto"
+    purpose: Purpose = Purpose.TEXT
+    pooling: str | None = None
     device: str | None = None
     seed: int | None = None
     drafter: DrafterConfig = field(default_factory=DrafterConfig)

@@ -192,6 +192,8 @@ class LaunchTable(Table):
     batch: Batch | None = None
     ubatch: Batch | None = None
     flash_attention: Literal["auto", "on", "off"] = "auto"
+    purpose: Literal["text", "embedding", "rerank"] = "text"
+    pooling: Literal["none", "mean", "cls", "last"] | None = None
     device: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,64}$")] | None = None
 
 

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from mtpd.calibrate import Sampling
+from mtpd.config.model import Purpose
 from mtpd.control.beforehand import need_cells
 from mtpd.control.limits import Limits
 from mtpd.control.tuning import TuningPlan
@@ -155,6 +156,9 @@ def _measurable(profiles: tuple[Profile, ...]) -> None:
         if profile.opaque is not None:
             msg = f"{profile.name} is no llama-server (kind = 'opaque'): there is nothing to tune"
             raise InvalidError(msg, hint="name a model that runs on llama-server")
+        if profile.purpose is not Purpose.TEXT:
+            msg = f"{profile.name} generates no text (purpose = {profile.purpose.value!r})"
+            raise InvalidError(msg, hint="name a model that does: only decoding is measured")
 
 
 def _depths(profile: Profile, asked: tuple[int, ...] | None, pool: Pool | None) -> tuple[int, ...]:

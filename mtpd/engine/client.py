@@ -148,8 +148,16 @@ class EngineClient:
         self, path: str, body: Mapping[str, Json], *, timeout_s: float
     ) -> dict[str, Json]:
         """Post a generation and return its reply; raises UpstreamError on anything but success."""
+        reply = await self.ask(path, body, timeout_s=timeout_s)
+        if not isinstance(reply, dict):
+            msg = f"the engine answered {path} with no table: {_excerpt(json.dumps(reply))}"
+            raise UpstreamError(msg)
+        return reply
+
+    async def ask(self, path: str, body: Mapping[str, Json], *, timeout_s: float) -> Json:
+        """Post a request of any kind; raises UpstreamError on anything but success."""
         status, reply = await self.post_json(path, body, timeout_s=timeout_s)
-        if status != http.HTTPStatus.OK or not isinstance(reply, dict):
+        if status != http.HTTPStatus.OK:
             msg = f"the engine answered {path} with status {status}: {_excerpt(json.dumps(reply))}"
             raise UpstreamError(msg)
         return reply

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mtpd.config.model import Fit, may_set_for_engine
+from mtpd.config.model import Fit, Purpose, may_set_for_engine
 from mtpd.errors import BinaryError
 from mtpd.types import Command, HttpEndpoint, TcpEndpoint, UnixEndpoint
 from tuner.types import Drafter
@@ -178,6 +178,7 @@ def effective_flags(
     _given(words, ("--ubatch-size", "-ub"), profile.ubatch)
     if profile.flash_attention != "auto":
         words.need(("--flash-attn", "-fa"), profile.flash_attention)
+    _purpose(words, profile)
     count = profile.threads if profile.threads is not None else threads
     _given(words, ("--threads", "-t"), count)
     _given(words, ("--seed", "-s"), profile.seed)
@@ -221,6 +222,14 @@ def _listen_on_unix_socket(words: _Words, path: str) -> None:
         message = f"{path!r} must end in .sock and hold no comma"
         raise ValueError(message)
     words.need(("--host",), path)
+
+
+def _purpose(words: _Words, profile: Profile) -> None:
+    """For embeddings and ranking; ``--reranking`` is both flags in one."""
+    if profile.purpose is Purpose.TEXT:
+        return
+    words.need(("--embedding", "--embeddings"))
+    _given(words, ("--pooling",), "rank" if profile.purpose is Purpose.RERANK else profile.pooling)
 
 
 def _cache_types(words: _Words, profile: Profile) -> None:

@@ -67,12 +67,6 @@ def _switch(names: str, off: str, fields: str, about: str) -> Flag:
 
 _count, _at_least_one, _or_auto = v.integer(0), v.integer(1), v.integer(-1)
 _KV = f"allowed values: {', '.join(v.CACHE_TYPES)} (default: f16)"
-_flash_attention = v.choice(
-    "llama_flash_attn_type",
-    on="LLAMA_FLASH_ATTN_TYPE_ENABLED",
-    off="LLAMA_FLASH_ATTN_TYPE_DISABLED",
-    auto="LLAMA_FLASH_ATTN_TYPE_AUTO",
-)
 
 _COMMON = (
     _switch("-h --help --usage", "", "", "print usage and exit"),
@@ -108,9 +102,11 @@ _COMMON = (
         "-fa --flash-attn",
         "[on|off|auto]",
         "flash_attn_type",
-        _flash_attention,
+        v.flash_attention,
         "set Flash Attention use ('on', 'off', or 'auto', default: 'auto')",
     ),
+    _switch("--embedding --embeddings", "", "embedding", "only support embedding use case"),
+    _value("--pooling", "[none|mean|cls|last|rank]", "pooling_type", v.pooling, "pooling type"),
     _value(
         "-ctk --cache-type-k",
         "TYPE",

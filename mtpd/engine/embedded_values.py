@@ -22,10 +22,12 @@ __all__ = [
     "depth",
     "device",
     "fit_margins",
+    "flash_attention",
     "fraction",
     "integer",
     "layers",
     "names",
+    "pooling",
     "rates",
     "seed",
     "spec_types",
@@ -179,6 +181,22 @@ def choice(enum: str, **members: str) -> Callable[[str], EnumValue]:
         return EnumValue(enum, members[value])
 
     return read
+
+
+flash_attention = choice(
+    "llama_flash_attn_type",
+    on="LLAMA_FLASH_ATTN_TYPE_ENABLED",
+    off="LLAMA_FLASH_ATTN_TYPE_DISABLED",
+    auto="LLAMA_FLASH_ATTN_TYPE_AUTO",
+)
+pooling = choice(
+    "llama_pooling_type",
+    none="LLAMA_POOLING_TYPE_NONE",
+    mean="LLAMA_POOLING_TYPE_MEAN",
+    cls="LLAMA_POOLING_TYPE_CLS",
+    last="LLAMA_POOLING_TYPE_LAST",
+    rank="LLAMA_POOLING_TYPE_RANK",
+)
 
 
 def cache_type(value: str) -> EnumValue:

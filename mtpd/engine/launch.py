@@ -123,6 +123,7 @@ class LaunchPlanner:
             ready_timeout_s=profile.ready_timeout_s or config.engine.ready_timeout_s or READY_S,
             stop_timeout_s=profile.stop_timeout_s or config.engine.stop_timeout_s,
             stop_command=stop,
+            purpose=profile.purpose.value,
             accept_offload=profile.offload.value == "accept",
             settings=engine_settings(config, profile.name),
         )

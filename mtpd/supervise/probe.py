@@ -10,6 +10,7 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -21,7 +22,7 @@ from mtpd.supervise import opaque
 from mtpd.types import Absent, FailureClass, HttpEndpoint, UnixEndpoint, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from mtpd.types import Endpoint, LaunchPlan, Reading
     from mtpd.views import Json
@@ -43,6 +44,14 @@ CANARY: dict[str, Json] = {
     "cache_prompt": False,
     "stream": False,
 }
+CANARIES: Mapping[str, tuple[str, dict[str, Json]]] = MappingProxyType(
+    {
+        "text": ("/completion", CANARY),
+        "embedding": ("/embedding", {"content": "Once upon a time"}),
+        "rerank": ("/v1/rerank", {"query": "Once", "documents": ["upon a time"]}),
+    }
+)
+"""What an engine is asked first, by its purpose: one for embeddings answers no completion."""
 
 
 class EngineProbe:
@@ -88,7 +97,7 @@ class EngineProbe:
             _same_process(await client.peer_pid(), pid)
             on_healthy()
             try:
-                await client.complete("/completion", CANARY, timeout_s=CANARY_S)
+                await client.ask(*CANARIES[plan.purpose], timeout_s=CANARY_S)
             except UpstreamError as error:
                 await anyio.sleep(LAST_WORDS_S)
                 late = isinstance(error.__cause__, TimeoutError)
@@ -101,7 +110,7 @@ class EngineProbe:
         """Whether a completion is answered with an error; one that is late fails not."""
         try:
             async with EngineClient(plan.endpoint) as client:
-                await client.complete("/completion", CANARY, timeout_s=CANARY_S)
+                await client.ask(*CANARIES[plan.purpose], timeout_s=CANARY_S)
         except UpstreamError as error:
             return not isinstance(error.__cause__, TimeoutError)
         except (aiohttp.ClientError, OSError):

@@ -15,6 +15,7 @@ import openai
 import pytest
 
 from mtpd.config.data import bundled_model
+from mtpd.errors import InvalidError
 from tests.fakes.house import daemon_at, home, write_config
 
 if TYPE_CHECKING:
@@ -71,6 +72,38 @@ async def test_the_openai_client_works_unmodified() -> None:
             )
             kinds = [event.type async for event in events]
             assert kinds[-1] == "response.completed"
+
+
+EMBEDS = """
+[engine]
+binary = "embedded"
+threads = 1
+[models.texts]
+model = "bundled:tiny-chained.gguf"
+context = 512
+[models.vectors]
+model = "bundled:tiny-chained.gguf"
+context = 512
+purpose = "embedding"
+pooling = "mean"
+"""
+
+
+async def test_a_model_for_embeddings_embeds_and_is_not_tuned() -> None:
+    async with home() as place:
+        place.config.write_text('[server]\nlisten = "127.0.0.1:0"\n' + EMBEDS)
+        async with (
+            daemon_at(place) as (running, _),
+            openai.AsyncOpenAI(
+                base_url=f"{running.url}/v1", api_key="any", max_retries=0
+            ) as client,
+        ):
+            found = await client.embeddings.create(model="vectors", input=["one", "two"])
+            assert [one.index for one in found.data] == [0, 1]
+            assert len({len(one.embedding) for one in found.data}) == 1
+            assert found.data[0].embedding != found.data[1].embedding
+            with pytest.raises(InvalidError, match="vectors generates no text"):
+                await running.control.probe(model="vectors", depth=1, idempotency_key=None)
 
 
 async def test_the_openai_client_understands_what_cannot_be_done() -> None:

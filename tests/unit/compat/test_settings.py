@@ -332,3 +332,18 @@ def test_words_of_a_block_have_their_own_lines() -> None:
     made = swap(text)
     assert made.lines["models", "m", "context"] == 7
     assert told(made) == ["8: models.m.cmd.--temp: mtpd does not pass this to its engines yet"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "keys"),
+    [
+        ("--embeddings", {"purpose": "embedding"}),
+        ("--embedding --pooling cls", {"purpose": "embedding", "pooling": "cls"}),
+        ("--reranking", {"purpose": "rerank"}),
+        ("--rerank --pooling rank", {"purpose": "rerank"}),
+        ("--embedding --pooling rank", {"purpose": "rerank"}),
+    ],
+)
+def test_what_a_model_is_for(flags: str, keys: dict[str, Any]) -> None:
+    found = model(flags)
+    assert {key: found[key] for key in ("purpose", "pooling") if key in found} == keys

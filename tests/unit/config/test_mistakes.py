@@ -353,3 +353,21 @@ def test_a_model_to_preload_that_is_not_there(tmp_path: Path) -> None:
     assert problem == (
         "mtpd.toml:2: server.preload.1: there is no model or pool 'tinyy'; did you mean 'tiny'?"
     )
+
+
+def test_what_generates_no_text_drafts_none(tmp_path: Path) -> None:
+    text = """
+[models.e]
+model = "/e.gguf"
+purpose = "embedding"
+drafter = { kind = "mtp", max_depth = 1 }
+[models.t]
+model = "/t.gguf"
+pooling = "mean"
+"""
+    path = write(tmp_path / "mtpd.toml", text)
+    drafts = "must be 'none' where purpose is 'embedding': no text is drafted"
+    assert problems(path) == (
+        f"{path}:5: models.e.drafter.kind: {drafts}",
+        f"{path}:8: models.t.pooling: needs purpose = 'embedding'",
+    )

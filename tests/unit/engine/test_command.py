@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mtpd.config.model import DrafterConfig, Fit, Profile
+from mtpd.config.model import DrafterConfig, Fit, Profile, Purpose
 from mtpd.engine.command import build, effective_flags
 from mtpd.engine.flags import parse_help
 from mtpd.errors import BinaryError
@@ -168,6 +168,25 @@ def test_what_a_profile_sets_is_passed() -> None:
         "--seed": "7",
         "--spec-draft-p-min": "0.25",
     }.items() <= dict(itertools.pairwise(argv)).items()
+
+
+@pytest.mark.parametrize(
+    ("purpose", "pooling", "words"),
+    [
+        (Purpose.TEXT, None, []),
+        (Purpose.EMBEDDING, None, ["--embedding"]),
+        (Purpose.EMBEDDING, "mean", ["--embedding", "--pooling", "mean"]),
+        (Purpose.RERANK, None, ["--embedding", "--pooling", "rank"]),
+    ],
+)
+def test_what_the_engine_is_for(purpose: Purpose, pooling: str | None, words: list[str]) -> None:
+    what = Profile(name="m", model="/m", purpose=purpose, pooling=pooling)
+    argv = command(what).argv
+    flags = effective_flags(binary=NEW, profile=what, threads=None, device_present=False)
+    for line in (argv, flags):
+        at = line.index("--embedding") if words else len(line)
+        assert list(line[at : at + len(words)]) == words
+    assert ("--pooling" in argv) == ("--pooling" in words)
 
 
 def test_the_configured_threads_are_used_where_the_profile_names_none() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SAMPLES = {
+    "[none|mean|cls|last|rank]": "mean",
     "TYPE": "q8_0",
     "[on|off]": "off",
     "[on|off|auto]": "on",
