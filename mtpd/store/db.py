@@ -42,6 +42,10 @@ _PRIMARY = 0xFF
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
 """While checking; SQLITE_ERROR is a schema that our fixed queries cannot be run on."""
 
+_REFUSALS = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite's refusals are raised as: where a message quotes text of the file that is no
+UTF-8, the Python module fails to make its own error of it."""
+
 _FORMATS = (b"\1\1", b"\2\2")
 """Bytes 18 and 19, write and read version: rollback journal or WAL. SQLite would open
 a file with another write version, but never write to it."""
@@ -156,7 +160,7 @@ class Database:
     def _translated(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             return work(self._conn)
-        except sqlite3.Error as problem:
+        except _REFUSALS as problem:
             raise _explained(problem, self.path) from problem
 
     def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -189,7 +193,7 @@ def _open(path: Path, clock: Clock) -> tuple[sqlite3.Connection, Path | None]:
             quarantined = _set_aside(path, clock)
             log.error("store.quarantined", path=str(path), moved_to=str(quarantined), reason=damage)
         return _connect(path, clock), quarantined
-    except sqlite3.Error as problem:
+    except _REFUSALS as problem:
         raise _explained(problem, path) from problem
     except OSError as problem:
         msg = f"the state database {path} cannot be opened: {problem.strerror}"
@@ -212,7 +216,7 @@ def _damage(path: Path) -> str | None:
             migrate.check(conn)
         except migrate.Damaged as problem:
             return str(problem)
-        except sqlite3.Error as problem:
+        except _REFUSALS as problem:
             # Text that is not UTF-8 is reported by the Python module, without a code.
             code = getattr(problem, "sqlite_errorcode", None)
             if code is None or code & _PRIMARY in _DAMAGE:
@@ -258,7 +262,7 @@ def _prepare(conn: sqlite3.Connection, path: Path) -> None:
     conn.execute("PRAGMA foreign_keys = ON")
 
 
-def _explained(problem: sqlite3.Error, path: Path) -> MtpdError:
+def _explained(problem: Exception, path: Path) -> MtpdError:
     code = getattr(problem, "sqlite_errorcode", None)
     hint = "a row is damaged; move the file away to start with a new one"
     if code is not None:

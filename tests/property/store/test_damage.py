@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mtpd.errors import StoreError
@@ -52,6 +52,7 @@ async def _use(db: Database, *, rounds: int) -> None:
 
 
 @settings(max_examples=100)
+@example(damages=[("db", 0.4801375696152213, b"\x80")], cut=None)
 @given(
     damages=st.lists(
         st.tuples(
@@ -96,3 +97,18 @@ async def _open_and_use(folder: Path) -> None:
         assert conn.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         rows = conn.execute("SELECT count(*) FROM decisions").fetchone()[0]
     assert rows == 1 if fresh else rows >= 1
+
+
+async def test_a_message_of_sqlite_that_is_no_text_is_a_refusal_like_any_other(
+    tmp_path: Path,
+) -> None:
+    """A damaged schema is quoted in the message, byte for byte."""
+    async with await Database.open(tmp_path / "db", FakeClock()) as db:
+        await db.read(lambda conn: conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+    whole = (tmp_path / "db").read_bytes()
+    where = whole.index(b"CREATE TABLE decisions")
+    for length in range(len(b"CREATE TABLE decisions")):
+        at = where + length
+        (tmp_path / "db").write_bytes(whole[:at] + b"\x80" + whole[at + 1 :])
+        async with await Database.open(tmp_path / "db", FakeClock()) as db:
+            assert db.quarantined is not None
