@@ -198,7 +198,9 @@ async def test_its_stop_command_is_run_in_place_of_the_signal() -> None:
 
 
 async def test_a_stop_command_that_fails_is_followed_by_the_signal() -> None:
-    async with serving(opaque('stop_command = ["/bin/false"]')) as (_, client, _):
+    # At once: the next SIGTERM of the ladder would be a minute away.
+    text = opaque('stop_command = ["/bin/false"]\nstop_timeout_s = 120')
+    async with serving(text) as (_, client, _):
         pid = (await speak(client))["pid"]
         await complete(client)
         await gone(pid)
