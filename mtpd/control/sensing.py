@@ -136,7 +136,7 @@ class Sensing:
         self._planner, self._memory, self._misfit = planner, memory, misfit
         self._journal, self._recorder, self._measurements = journal, recorder, measurements
         self._cap_w, self._gates, self._clock = cap_w, gates, clock
-        self._read: dict[int, Calibration | None] = {}
+        self._read: dict[str, tuple[int, Calibration | None]] = {}
 
     async def look(self, profile: Profile) -> Found:
         """Find a model's measurements and compare what they hold for with what is so now."""
@@ -149,7 +149,7 @@ class Sensing:
         number = await self._journal.latest_measured(profile.name, now.digest)
         if number is None:
             number = await self._journal.latest_measured(profile.name)
-        calibration = None if number is None else await self._calibration(number)
+        calibration = None if number is None else await self._calibration(profile.name, number)
         if calibration is None:
             return Found()
         before = await self._measurements.fingerprint(calibration.fingerprint)
@@ -200,12 +200,15 @@ class Sensing:
         costs = calibration.costs(profile, running, fits)
         return outlook(watched.state.live, costs, running) if costs else ()
 
-    async def _calibration(self, number: int) -> Calibration | None:
+    async def _calibration(self, profile: str, number: int) -> Calibration | None:
         """What a decision measured; a journalled one never changes."""
-        if number not in self._read:
-            standing = await self._recorder.standing(number)
-            self._read[number] = None if standing is None else calibration_of(standing)
-        return self._read[number]
+        known = self._read.get(profile)
+        if known is not None and known[0] == number:
+            return known[1]
+        standing = await self._recorder.standing(number)
+        found = None if standing is None else calibration_of(standing)
+        self._read[profile] = number, found
+        return found
 
     async def _unmeasurable(self) -> str | None:
         """Why nothing could be measured at this moment; what is not known yet is no reason."""

@@ -344,3 +344,8 @@ def test_rows_from_before_offload_and_bounds_were_recorded_asked_for_none() -> N
     assert not old_depth.accept_offload
     assert isinstance(old_pool, PoolInputs)
     assert (old_pool.least_context_tokens, old_pool.quality_bound) == (0, None)
+
+
+def test_what_the_daemon_decided_by_itself_is_not_taken_again_and_says_so() -> None:
+    found = decode_inputs({"automatic": True, "rests_on": 3}, ())
+    assert found == Absent("live traffic asked for it: the evidence says what it showed")
