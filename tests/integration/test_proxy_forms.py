@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from mtpd.proxy.body import Bodies
-from mtpd.proxy.endpoints import FORMS
+from mtpd.proxy.endpoints import FORMS, Endpoint
 from mtpd.types import UnixEndpoint
 from tests.fakes.board import until
 from tests.fakes.front import JSON, Stage, bounds, stage
@@ -38,15 +38,15 @@ END = f"--{BOUNDARY}--\r\n".encode()
 KIND = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
 
 
-@pytest.mark.parametrize("path", [endpoint.path for endpoint in FORMS])
-async def test_a_form_reaches_the_engine_of_its_model_unchanged(path: str) -> None:
+@pytest.mark.parametrize("endpoint", FORMS, ids=lambda endpoint: endpoint.path)
+async def test_a_form_reaches_the_engine_of_its_model_unchanged(endpoint: Endpoint) -> None:
     audio = bytes(range(256)) * 2048
     raw = part("model", b"b") + part("file", audio, '; filename="a.wav"') + END
     async with stage(json_reply(REPLY)) as s:
-        async with s.session.post(s.url(path), data=raw, headers=KIND) as response:
+        async with s.session.post(s.url(endpoint.path), data=raw, headers=KIND) as response:
             assert await response.read() == REPLY
         (seen,) = s.engine.seen
-        assert seen.line == f"POST {TRANSCRIBE} HTTP/1.1"
+        assert seen.line == f"POST {endpoint.target} HTTP/1.1"
         assert seen.body == raw
         assert seen.headers["Content-Type"] == KIND["Content-Type"]
         assert s.finished[0].profile == "b"
