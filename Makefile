@@ -37,13 +37,14 @@ spelling: $(STAMP)
 	$(BIN)/codespell
 
 bench: $(STAMP)  ## measure, print, never assert; numbers go to docs/benchmarks.md
+	tests/bench/get_nginx.sh .bench/nginx
 	$(BIN)/python -m tests.bench
 
 endurance: $(STAMP)  ## the tests that `make test` runs in part, in full
 	MTPD_ENDURANCE=1 $(BIN)/pytest --all-must-run -o min_tests=2 tests/faults/test_switches_under_load.py
 
 clean:
-	rm -rf $(VENV) $(DEMO) .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	rm -rf $(VENV) $(DEMO) .bench .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 	find mtpd tuner tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml

@@ -5,7 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from tests.bench import bench_daemon, bench_gpu, bench_logs, bench_residency, bench_switch
+from tests.bench import (
+    bench_daemon,
+    bench_gpu,
+    bench_logs,
+    bench_proxy,
+    bench_residency,
+    bench_switch,
+)
 from tests.bench.host import machine
 
 
@@ -13,7 +20,7 @@ def main() -> None:
     """Run all."""
     load = os.getloadavg()[0]
     sys.stdout.write(f"machine: {machine()}; load average before: {load:.1f}\n")
-    for bench in (bench_logs, bench_residency, bench_gpu, bench_daemon, bench_switch):
+    for bench in (bench_logs, bench_residency, bench_gpu, bench_daemon, bench_switch, bench_proxy):
         bench.main()
 
 

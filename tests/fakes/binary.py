@@ -14,17 +14,19 @@ if TYPE_CHECKING:
 
 __all__ = ["FAKE", "fake_binary"]
 
-FAKE: Sequence[str] = (sys.executable, str(Path(__file__).with_name("llama_server.py")))
+PROGRAM = Path(__file__).with_name("llama_server.py")
+FAKE: Sequence[str] = (sys.executable, str(PROGRAM))
 """The fake's argv without arguments, for whoever sets FAKE_LLAMA in the environment."""
 
 
-def fake_binary(path: Path, script: Script | None = None) -> Path:
+def fake_binary(path: Path, script: Script | None = None, *, program: Path = PROGRAM) -> Path:
     """Write an executable that runs the fake with this script, and return its path.
 
     The script is part of the file, because engines are started with an environment
     that is built from empty.
     """
+    argv = shlex.join((sys.executable, str(program)))
     knobs = shlex.quote((script or Script()).dump())
-    path.write_text(f'#!/bin/sh\nexport {VARIABLE}={knobs}\nexec {shlex.join(FAKE)} "$@"\n')
+    path.write_text(f'#!/bin/sh\nexport {VARIABLE}={knobs}\nexec {argv} "$@"\n')
     path.chmod(0o755)
     return path

@@ -40,8 +40,8 @@ OUT_OF_MEMORY = (
 LISTENER_S = 0.01
 
 
-def main() -> int:
-    """Read the command line and serve; returns the exit code."""
+def main(site_type: type[web.SockSite] = web.SockSite) -> int:
+    """Read the command line and serve on such a site; returns the exit code."""
     try:
         arguments = read(sys.argv[1:])
     except BadArgumentsError as error:
@@ -59,7 +59,7 @@ def main() -> int:
     _say_hello(script, log)
     if script.exit_code_at_start is not None:
         return _die(script.exit_code_at_start)
-    return asyncio.run(_serve(script, log, arguments))
+    return asyncio.run(_serve(script, log, arguments, site_type))
 
 
 def _say_hello(script: Script, log: Log) -> None:
@@ -82,7 +82,9 @@ def _die(code: int) -> int:
     return code
 
 
-async def _serve(script: Script, log: Log, arguments: Arguments) -> int:
+async def _serve(
+    script: Script, log: Log, arguments: Arguments, site_type: type[web.SockSite]
+) -> int:
     slots = arguments.number("--parallel", -1)
     keys = arguments.text("--api-key", os.environ.get("LLAMA_API_KEY", ""))
     engine = Engine(
@@ -106,7 +108,7 @@ async def _serve(script: Script, log: Log, arguments: Arguments) -> int:
         return _give_up(log, "exiting due to HTTP server error")
     runner = web.AppRunner(application(engine), handler_cancellation=True, access_log=None)
     await runner.setup()
-    site = web.SockSite(runner, listener)
+    site = site_type(runner, listener)
     await site.start()
     lines = await _load(engine, arguments)
     if not lines:
