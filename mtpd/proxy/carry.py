@@ -29,10 +29,11 @@ from mtpd.proxy.outcomes import (
     SlowEngineError,
     UpstreamLostError,
 )
+from mtpd.proxy.outlet import ClientGoneError
 from mtpd.proxy.pace import Pace
 from mtpd.proxy.poison import CULPABLE, Death
 from mtpd.proxy.quotas import Quotas, Visit
-from mtpd.proxy.relay import ClientGoneError, Exchange
+from mtpd.proxy.relay import Exchange
 from mtpd.proxy.usage import usage_of
 from mtpd.proxy.wishes import DEADLINE_HEADER, BadWish, Wishes, wishes
 

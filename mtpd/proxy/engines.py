@@ -309,7 +309,7 @@ class Engines(Generic[C]):
     async def _install(self, plan: LaunchPlan, actor: Actor, terms: Terms) -> Running[C]:
         async with AsyncExitStack() as opening:
             upstream = EndpointUpstream(plan.endpoint)
-            opening.push_async_callback(upstream.aclose)
+            opening.callback(upstream.close)
             client = await opening.enter_async_context(self._connect(plan.endpoint))
             opened = opening.pop_all()
         running = self._running[self._seat_for(plan.key.profile)] = Running(

@@ -34,8 +34,8 @@ def to_engine(headers: Mapping[str, str], *, length: int | None = None) -> dict[
 
 
 def to_client(headers: Mapping[str, str]) -> dict[str, str]:
-    """What the client gets of the engine's headers (a case-insensitive mapping)."""
-    return {name: headers[name] for name in _TO_CLIENT if name in headers}
+    """What the client gets of the engine's headers, whose names are in lower case."""
+    return {name: headers[name.lower()] for name in _TO_CLIENT if name.lower() in headers}
 
 
 def is_json(content_type: str) -> bool:

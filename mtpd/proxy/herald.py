@@ -8,7 +8,7 @@ import anyio
 
 from mtpd.errors import MtpdError
 from mtpd.proxy.loading import Outlook, Words
-from mtpd.proxy.relay import ClientGoneError
+from mtpd.proxy.outlet import ClientGoneError
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager, AsyncExitStack

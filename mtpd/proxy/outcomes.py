@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mtpd.errors import ConflictError, MtpdError
 
 __all__ = [
+    "BodyLostError",
     "DrainTimeoutError",
     "NoStreamError",
     "RejectedError",
@@ -52,6 +53,10 @@ class UpstreamLostError(MtpdError):
 
     status = 502
     code = "upstream_lost"
+
+
+class BodyLostError(MtpdError):
+    """The client broke off before its body was whole, or it became too large."""
 
 
 class SlowEngineError(UpstreamLostError):

@@ -34,6 +34,7 @@ class Patience:
         began = anyio.current_time()
         self._due, self._end = began + self._first_s, began + self._total_s
         self._answered = self._fresh = False
+        self._waiting = anyio.CancelScope()
 
     async def wait(self, awaited: Awaitable[T]) -> T:
         """Something of the engine.
@@ -45,16 +46,22 @@ class Patience:
             return await awaited
         if self._fresh:
             self._due, self._fresh = anyio.current_time() + self._idle_s, False
-        with anyio.CancelScope(deadline=min(self._due, self._end)):
+        with anyio.CancelScope(deadline=min(self._due, self._end)) as self._waiting:
             return await awaited
         raise SlowEngineError(self._why())
 
     async def chunk(self, more: Awaitable[bytes]) -> bytes:
         """The next bytes of the answer, likewise."""
         data = await self.wait(more)
+        self.came(data)
+        return data
+
+    def came(self, data: bytes) -> None:
+        """Some of the answer is here, also while it is waited for."""
         if self._limited and not is_silence(data):
             self._answered = self._fresh = True
-        return data
+            self._due = anyio.current_time() + self._idle_s
+            self._waiting.deadline = min(self._due, self._end)
 
     def _why(self) -> str:
         if self._end <= self._due:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 from aiohttp import web
 
 from mtpd.proxy import replies
+from mtpd.proxy.outcomes import BodyLostError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from mtpd.proxy.body import Bodies
     from mtpd.proxy.form_scan import FormScan
@@ -37,7 +38,7 @@ class Payload(Protocol):
     def problem(self) -> web.Response | None:
         """What the client did wrong while its body was passed through, or None."""
 
-    def data(self) -> bytes | AsyncIterator[bytes]:
+    def data(self) -> bytes | AsyncGenerator[bytes]:
         """The bytes."""
 
 
@@ -110,12 +111,11 @@ class Form:
             return replies.error(400, scan.problem, code="invalid_body", param="model")
         return None
 
-    async def data(self) -> AsyncIterator[bytes]:
+    async def data(self) -> AsyncGenerator[bytes]:
         """The held beginning, then the rest as the client sends it.
 
         Raises:
-            RequestPayloadError: The client's half went wrong, see ``problem``.
-            TimeoutError: Likewise.
+            BodyLostError: The client's half went wrong, see ``problem``.
         """
         yield bytes(self._buffer)
         self._size = len(self._buffer)
@@ -124,13 +124,14 @@ class Form:
                 self._passed_on = True
                 self._count(chunk)
                 yield chunk
-        except (TimeoutError, web.RequestPayloadError) as error:
-            if self.problem is None:
-                self.problem = replies.body_stopped(timed_out=isinstance(error, TimeoutError))
-            raise
+        except (OSError, web.RequestPayloadError) as error:
+            self.problem = replies.body_stopped(timed_out=isinstance(error, TimeoutError))
+            msg = "the client broke off in the middle of its body"
+            raise BodyLostError(msg) from error
 
     def _count(self, chunk: bytes) -> None:
         self._size += len(chunk)
         self.problem = self._bodies.refuse_form(self._size)
         if self.problem is not None:
-            raise web.RequestPayloadError
+            msg = "the client's body is too large"
+            raise BodyLostError(msg)

@@ -11,7 +11,6 @@ from aiohttp import web
 from mtpd.proxy import replies
 from mtpd.proxy.headers import to_engine
 from mtpd.proxy.outcomes import RejectedError, UpstreamLostError
-from mtpd.proxy.upstream import next_chunk
 
 if TYPE_CHECKING:
     from mtpd.proxy.carry import Board
@@ -59,7 +58,7 @@ async def _ask(lease: Lease) -> dict[str, object]:
     raw = bytearray()
     with lease.cut, anyio.move_on_after(PATIENCE_S):
         async with lease.upstream.open("GET", "/props", headers=to_engine({}), data=b"") as answer:
-            while chunk := await next_chunk(answer):
+            while chunk := await answer.chunk():
                 raw += chunk
                 if len(raw) > MAX_BYTES:
                     break

@@ -18,21 +18,21 @@ from mtpd.proxy import replies
 from mtpd.proxy.endpoints import Dialect
 from mtpd.proxy.headers import to_client, to_engine
 from mtpd.proxy.outcomes import NoStreamError, UpstreamLostError
+from mtpd.proxy.outlet import Outlet, Reply, delivered
 from mtpd.proxy.patience import Patience
 from mtpd.proxy.traits import Traits
-from mtpd.proxy.upstream import CONNECT_S, next_chunk
+from mtpd.proxy.upstream import CONNECT_S
 from mtpd.proxy.usage import Summary, Tap
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    import aiohttp
-
+    from mtpd.proxy.answer import Answer
     from mtpd.proxy.conditions import Conditions
     from mtpd.proxy.engines import Lease
     from mtpd.proxy.payload import Payload
 
-__all__ = ["ClientGoneError", "Exchange", "Order", "pass_on"]
+__all__ = ["Exchange", "Order"]
 
 LAST_WORDS_S = 1.0
 OK = 200
@@ -41,10 +41,6 @@ NO_BUFFERING = {"X-Accel-Buffering": "no"}
 """nginx would hold events back."""
 
 MAX_REFUSAL_BYTES = 64 * 1024
-
-
-class ClientGoneError(Exception):
-    """The client hung up or stopped reading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,30 +66,6 @@ class Order:
     traits: Traits = field(default_factory=Traits)
     stream: bool = False
     conditions: Conditions
-
-
-async def pass_on(
-    first: bytes,
-    more: Callable[[], Awaitable[bytes]],
-    send: Callable[[bytes], Awaitable[None]],
-    tap: Tap,
-) -> None:
-    """Send every chunk as it came, one at a time, and show the tap a copy.
-
-    The next chunk is not taken before the last one was sent: whoever reads slowly slows
-    the engine down and fills no memory here.
-
-    Args:
-        first: What is there already.
-        more: Gives the next bytes, b"" at the end.
-        send: Takes them; returns when there is room for more.
-        tap: Reads the copy.
-    """
-    chunk = first
-    while chunk:
-        tap.feed(chunk)
-        await send(chunk)
-        chunk = await more()
 
 
 class Exchange:
@@ -189,30 +161,26 @@ class Exchange:
         if self._request.transport is not None:
             self._request.transport.close()
 
-    async def _pass_on(
-        self, answer: aiohttp.ClientResponse, patience: Patience, attempt: int
-    ) -> None:
+    async def _pass_on(self, answer: Answer, patience: Patience, attempt: int) -> None:
         # Nothing is promised to the client before there is something to send.
-        chunk = await patience.chunk(next_chunk(answer))
+        first = await patience.chunk(answer.chunk())
         sse = answer.content_type == EVENTS
         if self.response is None:
             self._sse, self._tap = sse, Tap(sse=sse)
             self.response = self._begin(answer, attempt)
-            self.relayed = True
-            self.on_begin()
-            await self._send(self.response.prepare(self._request))
-        elif sse and answer.status == OK:
-            self.relayed = True
-            self.on_begin()
-        else:
-            raise await _refusal(answer, chunk)
-        response = self.response
-        await pass_on(
-            chunk,
-            lambda: patience.chunk(next_chunk(answer)),
-            lambda data: self._send(response.write(data)),
-            self._tap,
+        elif not sse or answer.status != OK:
+            raise await _refusal(answer, first)
+        self.relayed = True
+        self.on_begin()
+        outlet = Outlet(
+            self._request,
+            self.response,
+            tap=self._tap,
+            patience=patience,
+            stall_s=self.order.conditions.write_stall_s,
         )
+        await outlet.begin(first)
+        await answer.relay(outlet)
         if self._sse and answer.status == OK:
             self._must_be_whole()
 
@@ -223,7 +191,7 @@ class Exchange:
             msg = "the engine ended the stream before its end mark"
             raise UpstreamLostError(msg)
 
-    def _begin(self, answer: aiohttp.ClientResponse, attempt: int) -> web.StreamResponse:
+    def _begin(self, answer: Answer, attempt: int) -> web.StreamResponse:
         assert self.lease is not None  # noqa: S101 - set by ``over``
         own = {
             "X-Mtpd-Depth": str(self.lease.arm.depth),
@@ -231,24 +199,20 @@ class Exchange:
         }
         if self._sse:
             own |= NO_BUFFERING
-        return web.StreamResponse(
+        return Reply(
             status=answer.status,
             reason=answer.reason,
             headers={**to_client(answer.headers), **self._headers, **own},
         )
 
     async def _send(self, sending: Awaitable[object]) -> None:
-        try:
-            with anyio.fail_after(self.order.conditions.write_stall_s or None):
-                await sending
-        except (ConnectionError, TimeoutError) as error:
-            raise ClientGoneError from error
+        await delivered(sending, self.order.conditions.write_stall_s)
 
 
-async def _refusal(answer: aiohttp.ClientResponse, first: bytes) -> NoStreamError:
+async def _refusal(answer: Answer, first: bytes) -> NoStreamError:
     """What an engine said instead of beginning a stream."""
     raw = bytearray(first)
-    while len(raw) <= MAX_REFUSAL_BYTES and (chunk := await next_chunk(answer)):
+    while len(raw) <= MAX_REFUSAL_BYTES and (chunk := await answer.chunk()):
         raw += chunk
     try:
         message = str(json.loads(raw)["error"]["message"])

@@ -1,4 +1,4 @@
-"""One engine's endpoint as the relay uses it: a session of its own, no pooling, no limits.
+"""One engine's endpoint as the relay uses it: a connection for every request, no limits.
 
 Separate from ``mtpd.engine.client``: a relayed response is never decompressed, never
 timed out (a long prompt is silent for minutes) and never sent twice. Connections are
@@ -8,25 +8,31 @@ connection would be lost.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import asyncio
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-import aiohttp
+import anyio
 from yarl import URL
 
-from mtpd.proxy.outcomes import UpstreamLostError
-from mtpd.types import HttpEndpoint, UnixEndpoint
+from mtpd.proxy.answer import BEFORE, Answer
+from mtpd.proxy.chunks import LAST, framed
+from mtpd.proxy.outcomes import BodyLostError, UpstreamLostError
+from mtpd.types import HttpEndpoint, TcpEndpoint, UnixEndpoint
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from mtpd.types import Endpoint
 
-__all__ = ["EndpointUpstream", "Upstream", "next_chunk"]
+__all__ = ["CONNECT_S", "EndpointUpstream", "Upstream"]
 
 CONNECT_S = 2.0
 READ_BUFFER_BYTES = 128 * 1024
+BODILESS = frozenset({"GET", "HEAD"})
+"""Methods whose requests need not say that they have no body."""
 
 
 class Upstream(Protocol):
@@ -38,9 +44,9 @@ class Upstream(Protocol):
         path: str,
         *,
         headers: Mapping[str, str],
-        data: bytes | AsyncIterator[bytes],
+        data: bytes | AsyncGenerator[bytes],
         connect_s: float = CONNECT_S,
-    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    ) -> AbstractAsyncContextManager[Answer]:
         """Send a request; the block has the response, its headers read.
 
         ``path`` is sent as it is, with its query. Leaving the block closes the
@@ -53,28 +59,23 @@ class Upstream(Protocol):
 
 
 class EndpointUpstream:
-    """The relay's session with one endpoint; ``aclose`` ends whatever still uses it."""
+    """The relay's way to one endpoint; ``close`` ends whatever still uses it."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        connector: aiohttp.BaseConnector
-        if isinstance(endpoint, UnixEndpoint):
-            connector = aiohttp.UnixConnector(path=endpoint.path, force_close=True, limit=0)
-            self._base, self._own = "http://engine", dict[str, str]()
-        elif isinstance(endpoint, HttpEndpoint):
-            connector = aiohttp.TCPConnector(force_close=True, limit=0)
-            self._base, self._own = endpoint.url, {}
-        else:
-            connector = aiohttp.TCPConnector(force_close=True, limit=0)
-            self._base = f"http://{endpoint.host}:{endpoint.port}"
-            self._own = {"Authorization": f"Bearer {endpoint.api_key}"}
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=READ_BUFFER_BYTES,
-            skip_auto_headers=("User-Agent", "Accept"),
-            trust_env=False,
-        )
+        self._socket: str | None = None
+        self._url, self._own = URL("http://engine"), {"Connection": "close"}
+        match endpoint:
+            case UnixEndpoint(path=path):
+                self._socket = path
+            case HttpEndpoint(url=url):
+                self._url = URL(url)
+            case TcpEndpoint(host=host, port=port, api_key=key):
+                self._url = URL.build(scheme="http", host=host, port=port)
+                self._own["Authorization"] = f"Bearer {key}"
+        self._own["Host"] = self._url.host_port_subcomponent or ""
+        # One for all: the loop fills it and has it emptied before it turns to another socket.
+        self._buffer = memoryview(bytearray(READ_BUFFER_BYTES))
+        self._answers: set[Answer] = set()
 
     @asynccontextmanager
     async def open(
@@ -83,41 +84,77 @@ class EndpointUpstream:
         path: str,
         *,
         headers: Mapping[str, str],
-        data: bytes | AsyncIterator[bytes],
+        data: bytes | AsyncGenerator[bytes],
         connect_s: float = CONNECT_S,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> AsyncIterator[Answer]:
         """See ``Upstream.open``."""
-        sent = {**headers, **self._own}
+        answer = Answer(self._buffer, bodiless=method == "HEAD")
+        line = f"{method} {self._url.raw_path.rstrip('/')}{path} HTTP/1.1"
+        fields = {**headers, **self._own}
+        self._answers.add(answer)
         try:
-            response = await self._session.request(
-                method,
-                URL(self._base + path, encoded=True),
-                headers=sent,
-                data=data or None,
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_s or None),
-            )
-        except (aiohttp.ClientError, OSError) as error:
-            msg = "the engine hung up before it answered"
-            raise UpstreamLostError(msg) from error
-        try:
-            yield response
+            await self._connect(answer, connect_s)
+            if isinstance(data, bytes):
+                if data or method not in BODILESS:
+                    fields["Content-Length"] = str(len(data))
+                await answer.send(_head(line, fields), data)
+                await answer.begun()
+            else:
+                await _pass_through(answer, line, fields, data)
+            answer.must_have_begun()
+            yield answer
         finally:
-            response.close()
+            self._answers.discard(answer)
+            answer.close()
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Close every connection."""
-        await self._session.close()
+        for answer in self._answers:
+            answer.close()
+
+    async def _connect(self, answer: Answer, within_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            with anyio.fail_after(within_s or None):
+                if self._socket is not None:
+                    await loop.create_unix_connection(lambda: answer, self._socket)
+                else:
+                    tls = True if self._url.scheme == "https" else None
+                    host, port = self._url.host or "", self._url.port or 0
+                    await loop.create_connection(lambda: answer, host, port, ssl=tls)
+        except OSError as error:
+            raise UpstreamLostError(BEFORE) from error
 
 
-async def next_chunk(response: aiohttp.ClientResponse) -> bytes:
-    """The next bytes as they come, or b"" at the end of the response.
+def _head(line: str, fields: Mapping[str, str]) -> bytes:
+    lines = [line, *(f"{name}: {value}" for name, value in fields.items())]
+    if any("\r" in one or "\n" in one for one in lines):
+        msg = "a line of a request's head contains another"
+        raise ValueError(msg)
+    return "\r\n".join((*lines, "", "")).encode("utf-8", "surrogateescape")
 
-    Raises:
-        UpstreamLostError: The connection broke before the end of the response.
-    """
+
+async def _pass_through(
+    answer: Answer, line: str, fields: dict[str, str], data: AsyncGenerator[bytes]
+) -> None:
+    """Send a body while it comes, until there is an answer: one that is early is a refusal."""
+    chunked = "Content-Length" not in fields
+    if chunked:
+        fields["Transfer-Encoding"] = "chunked"
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(_feed, answer, _head(line, fields), data, chunked=chunked))
+        await answer.begun()
+        tasks.cancel_scope.cancel()
+
+
+async def _feed(answer: Answer, head: bytes, data: AsyncGenerator[bytes], *, chunked: bool) -> None:
+    await answer.send(head)
     try:
-        return await response.content.readany()
-    except (aiohttp.ClientError, OSError) as error:
-        msg = "the engine broke off in the middle of its response"
-        raise UpstreamLostError(msg) from error
+        async with aclosing(data):
+            async for piece in data:
+                await answer.send(framed(piece) if chunked else piece)
+    except BodyLostError as error:
+        answer.lose(str(error))
+        return
+    if chunked:
+        await answer.send(LAST)

@@ -23,16 +23,10 @@ MAX_EVENT_BYTES = 1024 * 1024
 MAX_JSON_BYTES = 8 * 1024 * 1024
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
-# Cheap test before an event is parsed: most events of a stream hold none of these.
-_MARKS = (
-    b'"timings"',
-    b'"usage"',
-    b'"stop"',
-    b'"message_stop"',
-    b'"error"',
-    b'"response.',
-    b'"transcript.text.done"',
+_TELLING = re.compile(
+    rb'"(?:timings"|usage"|stop"|message_stop"|error"|response\.|transcript\.text\.done")|\[DONE\]'
 )
+"""Cheap test before an event is parsed: most events of a stream hold none of these."""
 
 _REASONING = re.compile(
     rb'"(?:reasoning_content|thinking)"\s*:\s*"[^"]|"response\.reasoning_text\.delta"'
@@ -147,6 +141,10 @@ class Tap:
             self._complete = True
 
     def _feed_lines(self, chunk: bytes) -> None:
+        if not self._dirty and chunk.endswith(b"\n\n") and _TELLING.search(chunk) is None:
+            # Nearly every chunk: whole events between which nothing is told.
+            self._after_cr = False
+            return
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         if not chunk:
@@ -187,7 +185,7 @@ class Tap:
         self._look_for_reasoning(data)
         if data.strip() == b"[DONE]":
             self._complete = True
-        elif any(mark in data for mark in _MARKS) and (parsed := _object(data)) is not None:
+        elif _TELLING.search(data) and (parsed := _object(data)) is not None:
             self._take(parsed)
 
     def _look_for_reasoning(self, data: bytes | bytearray) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import io
 import tempfile
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,9 @@ from tests.fakes.front import JSON, Stage, bounds, stage
 from tests.fakes.upstream import Conversation, json_reply
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 REPLY = b'{"text":"x"}'
 TRANSCRIBE = "/v1/audio/transcriptions"
@@ -64,6 +66,19 @@ async def test_a_form_carries_the_name_that_its_engine_knows() -> None:
 
 
 @asynccontextmanager
+async def raw_engine(s: Stage, serve: Serve) -> AsyncIterator[None]:
+    """An engine for "b" that reads its requests itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "e.sock"
+        server = await asyncio.start_unix_server(serve, path)
+        s.bench.endpoints["b"] = UnixEndpoint(str(path))
+        try:
+            yield
+        finally:
+            server.close()
+
+
+@asynccontextmanager
 async def slow_form(s: Stage, raw: bytes) -> AsyncIterator[tuple[anyio.Event, bytearray]]:
     """An engine that says when a form's first bytes have arrived, and what came in all."""
     began, got = anyio.Event(), bytearray()
@@ -76,14 +91,8 @@ async def slow_form(s: Stage, raw: bytes) -> AsyncIterator[tuple[anyio.Event, by
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
         writer.close()
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "e.sock"
-        server = await asyncio.start_unix_server(serve, path)
-        s.bench.endpoints["b"] = UnixEndpoint(str(path))
-        try:
-            yield began, got
-        finally:
-            server.close()
+    async with raw_engine(s, serve):
+        yield began, got
 
 
 async def test_a_form_is_on_its_way_before_the_client_has_sent_all_of_it() -> None:
@@ -227,4 +236,50 @@ async def test_a_form_beyond_the_limit_is_refused_whether_or_not_it_says_its_siz
             async with s.session.post(s.url(TRANSCRIBE), data=data, headers=KIND) as response:
                 assert response.status == 413
                 assert (await response.json())["error"]["code"] == "body_too_large"
+        assert s.bench.board.queue().in_flight == 0
+
+
+async def test_a_form_of_unknown_length_is_passed_on_in_chunks() -> None:
+    raw = part("model", b"b") + part("file", b"a" * 200_000) + END
+    got = bytearray()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"Transfer-Encoding: chunked\r\n" in head
+        while size := int(await reader.readline(), 16):
+            got.extend(await reader.readexactly(size))
+            await reader.readexactly(2)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield raw[:1000]
+        yield raw[1000:]
+
+    async with stage(json_reply(REPLY)) as s, raw_engine(s, serve):
+        async with s.session.post(s.url(TRANSCRIBE), data=pieces(), headers=KIND) as response:
+            assert (response.status, await response.read()) == (200, b"{}")
+        assert bytes(got) == raw
+
+
+async def test_a_refusal_is_passed_on_before_the_client_has_sent_all_of_its_form() -> None:
+    raw = part("model", b"b") + part("file", b"a" * 300_000) + END
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too Much\r\nContent-Length: 2\r\n\r\n{}")
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+
+    async with stage(json_reply(REPLY)) as s, raw_engine(s, serve):
+        reader, writer = await asyncio.open_connection("127.0.0.1", s.port)
+        head = f"POST {TRANSCRIBE} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n"
+        writer.write((head + f"Content-Type: {KIND['Content-Type']}\r\n\r\n").encode())
+        writer.write(raw[:1000])
+        with anyio.fail_after(10):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 413")
+            await until(lambda: s.finished)
+        writer.transport.abort()
+        assert (s.finished[0].outcome, s.finished[0].status) == ("failed", 413)
         assert s.bench.board.queue().in_flight == 0

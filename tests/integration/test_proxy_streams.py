@@ -40,6 +40,18 @@ async def test_streams_arrive_byte_for_byte_through_sockets_in_any_chunking() ->
         assert [event.outcome for event in s.finished] == ["complete"] * CHUNKINGS
 
 
+async def test_a_client_of_http_1_0_gets_the_bare_bytes_and_the_end_of_the_connection() -> None:
+    async with stage(stream(b": one\n\n", b": two\n\n", DONE)) as s:
+        reader, writer = await asyncio.open_connection("127.0.0.1", s.port)
+        head = f"POST {CHAT} HTTP/1.0\r\nContent-Type: application/json\r\n"
+        writer.write(f"{head}Content-Length: {len(ASK)}\r\n\r\n".encode() + ASK)
+        with anyio.fail_after(10):
+            head_sent, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        assert b"chunked" not in head_sent.lower()
+        assert body == b": one\n\n: two\n\n" + DONE
+
+
 def body_of(wire: bytes) -> bytes:
     """The body of a chunked response, whether or not it ended."""
 

@@ -2,42 +2,72 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import random
+from contextlib import suppress
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mtpd.proxy.relay import pass_on
+from mtpd.proxy.chunks import LAST, framed
+from mtpd.proxy.outcomes import UpstreamLostError
 from mtpd.proxy.usage import Summary, Tap
 from tests.fakes.streams import chunked, events
+from tests.fakes.wire import answered
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
 
 CHUNKINGS = 10_000
 STREAMS = 500
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-async def relayed(chunks: list[bytes], *, slowly: bool = False) -> tuple[bytes, Summary]:
-    """What came out at the client's side, and what the copy said; a slow client yields."""
-    left, out, sending = list(chunks), hashlib.sha256(), False
-    tap = Tap(sse=True)
+class Taker:
+    """The client's side: takes pieces, and now and then has no room for more."""
 
-    async def more() -> bytes:
-        assert not sending, "the next chunk was taken before the last one was sent"
-        return left.pop(0) if left else b""
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self.came, self.tap = hashlib.sha256(), Tap(sse=True)
+        self._rng, self._full = rng, False
 
-    async def send(data: bytes) -> None:
-        nonlocal sending
-        sending = True
-        if slowly:
+    def take(self, piece: bytes) -> bool:
+        assert not self._full, "a piece was handed on where there was no room"
+        assert piece, "an empty piece would be the end"
+        self.came.update(piece)
+        self.tap.feed(piece)
+        self._full = self._rng is not None and self._rng.random() < 0.1
+        return not self._full
+
+    async def room(self) -> None:
+        if self._full:
             await anyio.lowlevel.checkpoint()
-        out.update(data)
-        sending = False
+            self._full = False
 
-    await pass_on(await more(), more, send, tap)
-    assert not left
-    return out.digest(), tap.summary()
+    async def wait(self, coming: Awaitable[None]) -> None:
+        await coming
+
+
+async def relayed(reads: list[bytes], *, rng: random.Random | None = None) -> tuple[bytes, Summary]:
+    """What came out at the client's side, and what the copy said."""
+    answer, wire = answered(reads[0])
+    taker = Taker(rng)
+    relaying = asyncio.get_running_loop().create_task(answer.relay(taker))
+    for data in reads[1:]:
+        while not wire.reading:
+            await anyio.lowlevel.checkpoint()
+        wire.feed(data)
+    await relaying
+    return taker.came.digest(), taker.tap.summary()
+
+
+def sent(pieces: list[bytes]) -> bytes:
+    """A whole response, one chunk for every piece."""
+    return HEAD + b"".join(map(framed, pieces)) + LAST
 
 
 @pytest.mark.slow
@@ -45,18 +75,40 @@ async def test_every_byte_arrives_in_order_in_ten_thousand_chunkings() -> None:
     rng = random.Random(5)  # noqa: S311 - a reproducible chunking
     for _ in range(STREAMS):
         whole = events(rng)
-        digest, expected = await relayed([whole], slowly=True)
+        digest, expected = await relayed([sent([whole])])
         assert digest == hashlib.sha256(whole).digest()
         assert expected.complete
         for number in range(CHUNKINGS // STREAMS):
-            slowly = number == 0
-            assert await relayed(chunked(whole, rng), slowly=slowly) == (digest, expected)
+            # The engine's chunks and what is read at once are cut apart from each other.
+            reads = chunked(sent(chunked(whole, rng)), rng)
+            slow = rng if number % 4 == 0 else None
+            assert await relayed(reads, rng=slow) == (digest, expected)
 
 
-@given(st.lists(st.binary(min_size=1, max_size=40), max_size=30))
-async def test_bytes_that_are_no_stream_arrive_all_the_same(chunks: list[bytes]) -> None:
-    digest, _ = await relayed(chunks)
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=30), st.integers(1, 200))
+async def test_bytes_that_are_no_stream_arrive_all_the_same(chunks: list[bytes], step: int) -> None:
+    wire = sent(chunks)
+    reads = [wire[a:b] for a, b in pairwise([*range(0, len(wire), step), len(wire)])]
+    digest, _ = await relayed(reads)
     assert digest == hashlib.sha256(b"".join(chunks)).digest()
+
+
+BEGUN = st.sampled_from([b"", HEAD, HEAD + b"5\r\nwhole\r\n"])
+
+
+@given(BEGUN, st.lists(st.binary(min_size=1, max_size=200), max_size=10))
+async def test_whatever_an_engine_says_ends_as_a_whole_response_or_a_lost_one(
+    begun: bytes, reads: list[bytes]
+) -> None:
+    answer, wire = answered(begun)
+    for data in reads:
+        if wire.reading and not wire.closed:
+            wire.feed(data)
+    wire.end()
+    with suppress(UpstreamLostError):
+        while await answer.chunk():
+            pass
+    assert answer.over
 
 
 @given(st.binary(max_size=400), st.integers(1, 50))

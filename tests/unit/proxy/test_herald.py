@@ -9,7 +9,7 @@ import pytest
 from mtpd.config.model import LoadingState
 from mtpd.proxy.herald import Herald
 from mtpd.proxy.loading import Words
-from mtpd.proxy.relay import ClientGoneError
+from mtpd.proxy.outlet import ClientGoneError
 from tests.fakes.clock import FakeClock
 
 if TYPE_CHECKING:
