@@ -70,6 +70,9 @@ MEASURE_IDLE: Final = 10
 """A measurement waits for this many times the silence that a switch waits for: it takes
 minutes, and is lost if a request comes."""
 
+LAST_SAVE_S: Final = 1.0
+"""Bound on the last write, which a stopping daemon waits for."""
+
 INBOX: Final = 10_000
 """Events that may wait while something is measured; beyond them the oldest are forgotten."""
 
@@ -144,7 +147,7 @@ class ControlLoop:
                     log.warning("live.no_look", reason=str(error), hint=error.hint)
                 await anyio.sleep(PAUSE_S)
         finally:
-            with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(LAST_SAVE_S, shield=True):
                 await self._traffic.save(now=True)
 
     async def step(self) -> None:

@@ -141,7 +141,9 @@ class Sensing:
     async def look(self, profile: Profile) -> Found:
         """Find a model's measurements and compare what they hold for with what is so now."""
         try:
-            now = await to_thread.run_sync(self._planner.fingerprint, profile)
+            now = await to_thread.run_sync(
+                self._planner.fingerprint, profile, abandon_on_cancel=True
+            )
         except MtpdError as error:
             # The engine that runs has its file open; what would be started now is not known.
             log.debug("live.no_fingerprint", model=profile.name, reason=str(error))
