@@ -1,7 +1,7 @@
 """Builds the daemon, runs it, and takes it down in reverse order.
 
-With ``mtpd.house`` the only place that constructs. Start order is reading order; the exit
-stack undoes it backwards. Covers wiring and signals; takes no decision.
+With ``mtpd.house`` and ``mtpd.ground`` the only place that constructs. Start order is reading
+order; the exit stack undoes it backwards. Covers wiring and signals; takes no decision.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ async def daemon(
             foreign_env=foreign_env(path_env, environment),
             disk=disk,
         )
-        stack.callback(house.telemetry.close)
+        stack.callback(house.ground.telemetry.close)
         stack.enter_context(logs.tap(house.feed.from_threads(DAEMON)))
         await house.recover()
         url = url_of(tcp)
@@ -160,8 +160,13 @@ async def daemon(
         )
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
-        sampler, board = house.telemetry.sampler, house.switchboard
-        house_runs = (house.operations.run, house.hashes.run, house.loop.run, house.reloader.watch)
+        sampler, board = house.ground.telemetry.sampler, house.switchboard
+        house_runs = (
+            house.operations.run,
+            house.ground.hashes.run,
+            house.loop.run,
+            house.reloader.watch,
+        )
         for run in (sampler.run, board.run, *house_runs):
             tasks.start_soon(run)
         tasks.start_soon(house.idle.run, board)

@@ -1,0 +1,127 @@
+"""What one daemon knows and remembers: its store, its card, its plans; wired, nothing runs yet.
+
+Below ``mtpd.house``, which serves from it. Covers wiring; takes no decision.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from mtpd.control.choices import Choices
+from mtpd.control.hashing import ModelHashes
+from mtpd.control.recorder import StoreRecorder
+from mtpd.control.residency import Residencies
+from mtpd.control.shapes import DeviceBudget, MemoryPlanner
+from mtpd.control.telemetry import Telemetry
+from mtpd.engine.launch import LaunchPlanner
+from mtpd.gpu.identity import pinned
+from mtpd.listen import free_port
+from mtpd.proxy.seats import Seating
+from mtpd.store.files import FileDigests
+from mtpd.store.journal import Journal
+from mtpd.store.ledger import Ledger
+from mtpd.store.samples import Measurements
+from mtpd.supervise.identity import boot_id
+from mtpd.supervise.logfile import log_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mtpd.bus import Bus
+    from mtpd.clock import Clock
+    from mtpd.config.directories import Directories
+    from mtpd.config.live import LiveConfig
+    from mtpd.events import Event
+    from mtpd.faults import Faults
+    from mtpd.gpu.card import Card
+    from mtpd.store.db import Database
+    from mtpd.types import EngineBinary
+
+__all__ = ["Ground"]
+
+
+class Ground:
+    """The parts that need no engine.
+
+    Args:
+        publish: Takes every event.
+        running: Whether an engine has a process.
+        busy: Whether reading beside it would slow a request, or falsify a measurement.
+    """
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        directories: Directories,
+        engine: EngineBinary,
+        store: Database,
+        bus: Bus,
+        *,
+        card: Card,
+        clock: Clock,
+        faults: Faults,
+        hash_delay_s: float,
+        foreign_env: Mapping[str, str],
+        publish: Callable[[Event], None],
+        running: Callable[[], bool],
+        busy: Callable[[], bool],
+    ) -> None:
+        log_dir = directories.state / "logs"
+        self.measurements = Measurements(db=store, clock=clock)
+        self.journal = Journal(db=store, clock=clock, faults=faults)
+        self.ledger = Ledger(db=store, clock=clock, boot_id=boot_id(), faults=faults)
+        self.telemetry = Telemetry(
+            card=card,
+            hardware=config.hardware,
+            clock=clock,
+            publish=publish,
+            serving=running,
+        )
+        self.planner = LaunchPlanner(
+            config=config,
+            binary=engine,
+            device=card.key,
+            device_present=card.is_gpu,
+            sockets=directories.runtime,
+            home=directories.cache,
+            driver=card.device.driver,
+            power_cap_w=card.power_cap_w,
+            new_token=lambda: secrets.token_hex(16),
+            free_port=free_port,
+            device_env=pinned(card.device),
+            foreign_env=foreign_env,
+        )
+        self.memory = MemoryPlanner(
+            config=config,
+            binary=engine,
+            budget=DeviceBudget.of(card, config, read=self.telemetry.sampler.read_from_thread),
+            alone=lambda: not running(),
+            log_of=lambda profile: log_path(log_dir, profile, card.key),
+        )
+        self.seating = Seating(config, device_for=lambda _profile: card.key)
+        self.residencies = Residencies(
+            config=config,
+            planner=self.planner,
+            memory=self.memory,
+            seating=self.seating,
+            measurements=self.measurements,
+            card=card,
+            sampler=self.telemetry.sampler,
+            clock=clock,
+        )
+        self.choices = Choices(config, self.planner.files, self.residencies.instead)
+        self.hashes = ModelHashes(
+            config=config,
+            planner=self.planner,
+            digests=FileDigests(db=store, clock=clock),
+            clock=clock,
+            busy=busy,
+            delay_s=hash_delay_s,
+        )
+        self.recorder = StoreRecorder(
+            measurements=self.measurements,
+            journal=self.journal,
+            bus=bus,
+            describe=self.hashes.fields,
+        )
