@@ -313,8 +313,7 @@ class _Run:
             taken = await self._measure(arm, cell, started)
             around = self.around(began_s, self.clock.now())
             slowed = around.slowed
-            excluded = taken.observation.excluded if slowed is None else f"throttled: {slowed}"
-            observation = replace(taken.observation, excluded=excluded)
+            observation = around.told_of(taken.observation)
             await self.sink.add(replace(taken, observation=observation, around=around))
             self.history = self.history.tell(observation)
             if slowed is None:

@@ -85,7 +85,13 @@ class AcceptanceView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DepthRowView:
-    """One row of the depth table: an arm over its workloads."""
+    """One row of the depth table: an arm over its workloads.
+
+    Attributes:
+        tokens_per_joule: Tokens per joule of all that the card drew while it decoded; None
+            where that is not known.
+        energy_note: Why it is not known; empty where it is.
+    """
 
     arm: ArmView
     workloads: dict[str, float]
@@ -99,6 +105,8 @@ class DepthRowView:
     excluded: int
     outliers: int
     note: str
+    tokens_per_joule: float | None = None
+    energy_note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ class Objective(enum.StrEnum):
     BALANCED = "balanced"
     SPEED = "speed"
     QUALITY = "quality"
+    EFFICIENCY = "efficiency"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,7 @@ class Candidate:
         tags: What the model offers.
         alphas: Conditional acceptance per position from elsewhere; None if not printed.
         summary: What ``tps`` rests on, or None for a figure from elsewhere.
+        tokens_per_joule: Energy efficiency of the arm, or why it is not known.
     """
 
     arm: Arm
@@ -64,6 +66,7 @@ class Candidate:
     tags: frozenset[str] = frozenset()
     alphas: tuple[float, ...] | None = None
     summary: ArmSummary | None = None
+    tokens_per_joule: float | Unknown = Unknown("its energy was not measured")  # noqa: RUF009 - frozen
 
     @classmethod
     def of(
@@ -86,6 +89,7 @@ class Candidate:
             tags=tags,
             alphas=_mids(summary.alphas),
             summary=summary,
+            tokens_per_joule=summary.tokens_per_joule,
         )
 
     @property

@@ -1,7 +1,7 @@
 """Which model of a pool to serve: named rules over measured rows.
 
-Covers comparable perplexities and the objectives balanced, speed and quality; the hard
-requirements are ``tuner.candidates``. A row that lacks a number is never guessed. Does
+Covers comparable perplexities and the objectives balanced, speed, quality and efficiency; the
+hard requirements are ``tuner.candidates``. A row that lacks a number is never guessed. Does
 not choose depths: a model comes with its tuned arm.
 
 Rules, as named in the reasons (TUNER 3.8):
@@ -10,10 +10,13 @@ Rules, as named in the reasons (TUNER 3.8):
         and a perplexity within the bound of the best.
     R2 balanced: of the rows not significantly worse than the best perplexity, the fastest.
     R2 speed: the fastest.
+    R2 efficiency: of the rows that "R2 balanced" compares, those with at least 80 % of the
+        fastest one's speed; of these the most tokens per joule. If the energy of one of them
+        is not known, "R2 balanced" decides and says so.
     R3 quality: the lowest perplexity.
     R4: a model has its tuned depth; what was not measured is not guessed.
     R5: what measured siblings imply of an unmeasured model is a reason to measure it.
-    Tie: within 2 % tok/s (or an interval of the ratio that contains 1) the incumbent
+    Tie: within 2 % tok/s or tok/J (or an interval of the ratio that contains 1) the incumbent
     stays; without one the lower perplexity, then the least memory.
 """
 
@@ -43,13 +46,14 @@ from tuner.compare import (
     compare_quality,
 )
 from tuner.speed import (
+    TIE_RATIO,
     SpeedComparison,
     assumed_interval,
     compare_speeds,
     ratio_text,
     speed_interval,
 )
-from tuner.types import Act, Arm, Decision, Interval, depth_order
+from tuner.types import Act, Arm, Decision, Interval, Unknown, depth_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +64,10 @@ __all__ = ["NOISE_HIDES", "Candidate", "Objective", "choose_model"]
 
 NOISE_HIDES = "the noise hides whether"
 """How the evidence begins that says which models the measurements do not tell apart."""
+
+
+EFFICIENT_SHARE = 0.8
+"""Least share of the fastest model's speed that "R2 efficiency" gives up energy for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +205,11 @@ def _incomparable(
 ) -> dict[Arm, str]:
     """R0: rows whose perplexity does not belong to the largest comparable group.
 
-    If no row has a perplexity, a balanced pool without a bound has only the speed to go by.
+    If no row has a perplexity, a pool without a bound that does not ask for the lowest one
+    goes by the rest.
     """
     runs = Counter(row.quality.run for row in rows if row.quality is not None)
-    if not runs and objective is Objective.BALANCED and not bounded:
+    if not runs and objective is not Objective.QUALITY and not bounded:
         return {}
     home = {row.quality.run for row in rows if row.quality and _is(row, incumbent)}
 
@@ -223,8 +232,9 @@ def _apply(
     if objective is Objective.SPEED:
         return _fastest(able, "R2 speed", f"of {len(able)}", incumbent)
     measured = [(row, row.quality) for row in able if row.quality is not None]
+    prefer = _most_efficient if objective is Objective.EFFICIENCY else _balanced
     if not measured:
-        return _fastest(able, "R2 balanced", "although no perplexity is measured", incumbent)
+        return prefer(able, "although no perplexity is measured", incumbent)
     best, lowest = min(measured, key=lambda one: (one[1].value, depth_order(one[0].arm)))
     good = [row for row, quality in measured if not _worse(quality, lowest, rho)]
     if objective is Objective.QUALITY:
@@ -233,7 +243,32 @@ def _apply(
         f"of the {len(good)} whose perplexity is not significantly worse than the best "
         f"({lowest.value:g} of {best.name})"
     )
-    return _fastest(good, "R2 balanced", among, incumbent)
+    return prefer(good, among, incumbent)
+
+
+def _balanced(rows: Sequence[Candidate], among: str, incumbent: Arm | None) -> _Outcome:
+    return _fastest(rows, "R2 balanced", among, incumbent)
+
+
+def _most_efficient(rows: Sequence[Candidate], among: str, incumbent: Arm | None) -> _Outcome:
+    """The most tokens per joule of those that are fast enough; R2 balanced where not known."""
+    fast = max(row.tps or 0.0 for row in rows)
+    enough = [row for row in rows if (row.tps or 0.0) >= EFFICIENT_SHARE * fast]
+    known: dict[Arm, float] = {}
+    for row in enough:
+        if isinstance(row.tokens_per_joule, Unknown):
+            found = _balanced(rows, among, incumbent)
+            why = f"the tokens per joule of {row.name} are not known: {row.tokens_per_joule.reason}"
+            return replace(found, clause=f"{found.clause}; by speed, because {why}")
+        known[row.arm] = row.tokens_per_joule
+    best = max(known.values())
+    tied = [row for row in enough if known[row.arm] * (1 + TIE_RATIO) >= best]
+    chosen = min(tied, key=lambda row: _preference(row, tied, incumbent))
+    clause = f"gives {known[chosen.arm]:.3g} tok/J, the most among the {len(enough)} with at least "
+    clause += f"{EFFICIENT_SHARE:.0%} of the highest speed {among}"
+    if ties := [f"{row.name} ({known[row.arm]:.3g})" for row in tied if row is not chosen]:
+        clause = f"{clause}, a tie with {', '.join(ties)}: it {_why(chosen, tied, incumbent)}"
+    return _Outcome("R2 efficiency", chosen, clause)
 
 
 def _best_quality(best: Candidate, good: Sequence[Candidate], incumbent: Arm | None) -> _Outcome:
@@ -256,15 +291,18 @@ def _fastest(rows: Sequence[Candidate], rule: str, among: str, incumbent: Arm | 
     if not ties:
         clause = f"is the fastest {among}" + (f", before {', '.join(slower)}" if slower else "")
         return _Outcome(rule, chosen, clause)
-    why = "needs the least memory"
-    if _is(chosen, incumbent):
-        why = "stays as the incumbent"
-    elif _same_run(running):
-        why = "has the lower perplexity"
+    why = _why(chosen, running, incumbent)
     clause = f"ties with {', '.join(ties)} as the fastest {among} and {why}"
     others = [row for row in running if row is not chosen]
     hidden = tuple(row.name for row in others if _speed(chosen, row).hidden)
     return _Outcome(rule, chosen, clause, hidden)
+
+
+def _why(chosen: Candidate, tied: Sequence[Candidate], incumbent: Arm | None) -> str:
+    """What of the tie rule decided."""
+    if _is(chosen, incumbent):
+        return "stays as the incumbent"
+    return "has the lower perplexity" if _same_run(tied) else "needs the least memory"
 
 
 def _preference(

@@ -33,6 +33,7 @@ __all__ = [
     "mean_w",
     "measured",
     "slowed",
+    "token_j",
 ]
 
 MAX_GAP_S: Final = 1.0
@@ -132,6 +133,21 @@ class Energy:
         if tokens <= 0:
             return Unknown("no token was generated")
         return self.net_j(idle_w) / tokens
+
+
+def token_j(
+    power_w: float | None, *, decode_s: float, tokens: int, idle_w: float = 0.0
+) -> float | None:
+    """Joules per token of a reply by the mean power meanwhile; None where that is not known.
+
+    The mean may be that of the whole repetition, its prompt included; a card at its cap draws
+    the same for both.
+    """
+    if power_w is None:
+        return None
+    energy = Energy(joules=power_w * decode_s, duration_s=decode_s, source="mean power")
+    found = energy.per_token_j(tokens, idle_w=idle_w)
+    return found if isinstance(found, float) else None
 
 
 def measured(samples: Sequence[PowerSample]) -> Energy | Unknown:

@@ -68,6 +68,7 @@ class CellSummary:
         all_tps: Every repetition's tokens per second, sorted.
         outliers: How many of them are marked as outliers; they stay in the median.
         step_s: Median seconds per decode step, or None where accepted tokens are not known.
+        token_j: Median joules per token, or None where those of a repetition are not known.
     """
 
     workload: str
@@ -77,6 +78,7 @@ class CellSummary:
     all_tps: tuple[float, ...]
     outliers: int
     step_s: float | None
+    token_j: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,7 @@ class ArmSummary:
         alphas: Conditional acceptance per position with intervals, or why unknown.
         counts: What ``alphas`` rests on.
         step_s: Seconds per decode step: mean over workloads and prompts, or None.
+        token_j: Joules per generated token, averaged as ``tps``, or why not known.
         same_text: Whether all texts equal those of the shallowest measured arm of the
             profile; None if there is nothing to compare with.
         used: Observations used.
@@ -124,9 +127,15 @@ class ArmSummary:
     alphas: tuple[Interval, ...] | Unknown = _NOTHING_MEASURED
     counts: PositionCounts | Unknown = _NOTHING_MEASURED
     step_s: float | None = None
+    token_j: float | Unknown = _NOTHING_MEASURED
     same_text: bool | None = None
     used: int = 0
     excluded: tuple[Excluded, ...] = ()
+
+    @property
+    def tokens_per_joule(self) -> float | Unknown:
+        """Tokens per joule of all that the card drew while it decoded, or why not known."""
+        return self.token_j if isinstance(self.token_j, Unknown) else 1 / self.token_j
 
     @property
     def trusted(self) -> PositionCounts | Unknown:
@@ -232,7 +241,18 @@ def _measured(row: ArmSummary, used: list[Observation]) -> ArmSummary:
         step_s=statistics.fmean(s for _, s in _per_workload(steps))
         if len(steps) == len(cells)
         else None,
+        token_j=_token_j(cells),
     )
+
+
+def _token_j(cells: Sequence[CellSummary]) -> float | Unknown:
+    """Mean over workloads; a part of the prompts would speak for other texts than ``tps``."""
+    known = [(c.workload, c.token_j) for c in cells if c.token_j is not None]
+    if len(known) < len(cells):
+        missing = len(cells) - len(known)
+        return Unknown(f"the energy of {missing} of {len(cells)} prompts was not measured")
+    mean = statistics.fmean(joules for _, joules in _per_workload(known))
+    return mean if mean > 0 else Unknown("the card reported no power while it worked")
 
 
 def _cell(group: list[Observation]) -> CellSummary:
@@ -241,6 +261,7 @@ def _cell(group: list[Observation]) -> CellSummary:
     speeds = median_of([o.decode_tps for o in group])
     steps = [decode_steps(o) for o in group]
     times = [o.decode_s / n for o, n in zip(group, steps, strict=True) if n is not None]
+    joules = [o.joules_per_token for o in group if o.joules_per_token is not None]
     return CellSummary(
         workload=first.workload,
         prompt=first.prompt,
@@ -249,6 +270,7 @@ def _cell(group: list[Observation]) -> CellSummary:
         all_tps=tuple(sorted(o.decode_tps for o in group)),
         outliers=len(speeds.outliers),
         step_s=statistics.median(times) if len(times) == len(group) else None,
+        token_j=statistics.median(joules) if len(joules) == len(group) else None,
     )
 
 

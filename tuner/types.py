@@ -159,6 +159,8 @@ class Observation:
             the build lacks the per-position counters.
         offered_per_position: Of the steps that kept all before position i, those whose draft
             had it (``tuner.drafts.traced``); None where the engine traces no steps.
+        joules_per_token: All that the card drew while it decoded, per generated token; None
+            where that was not measured.
         digest: SHA-256 of the generated text's UTF-8 bytes.
         residency: Verdict on the engine start.
         excluded: Why this repetition must not be used, or None.
@@ -180,6 +182,7 @@ class Observation:
     residency: Residency
     excluded: str | None = None
     offered_per_position: tuple[int, ...] | None = None
+    joules_per_token: float | None = None
 
     @property
     def decode_tps(self) -> float:

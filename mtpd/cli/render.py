@@ -114,6 +114,7 @@ def _depth_heads(rows: Sequence[DepthRowView]) -> list[str]:
         *(name.replace("-", "-\n") for name in _workloads(rows)),
         "mean\ntok/s",
         "tok/\nstep",
+        *(["tok/\nJ"] if _has_energy(rows) else []),
         *(f"{ALPHA}{position}" for position in range(1, positions + 1)),
         _RESIDENCY,
     ]
@@ -127,9 +128,15 @@ def _depth_cells(row: DepthRowView, rows: Sequence[DepthRowView]) -> list[str]:
         *(number(row.workloads.get(name), 1) for name in _workloads(rows)),
         number(row.decode_tps, 1),
         number(row.tokens_per_step, 2),
+        *([number(row.tokens_per_joule, 3)] if _has_energy(rows) else []),
         *(percent(alphas.get(position), 0) for position in range(1, positions + 1)),
         row.residency,
     ]
+
+
+def _has_energy(rows: Sequence[DepthRowView]) -> bool:
+    """Whether the card's power was read; without it a column would say nothing."""
+    return any(row.tokens_per_joule is not None for row in rows)
 
 
 def _workloads(rows: Sequence[DepthRowView]) -> list[str]:

@@ -79,6 +79,7 @@ class Objective(enum.StrEnum):
     BALANCED = "balanced"
     SPEED = "speed"
     QUALITY = "quality"
+    EFFICIENCY = "efficiency"
 
 
 class Purpose(enum.StrEnum):

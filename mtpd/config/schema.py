@@ -143,7 +143,7 @@ class PoolTable(Table):
     """``[pools.NAME]``."""
 
     members: list[Text] = Field(min_length=1)
-    objective: Literal["balanced", "speed", "quality"] = "balanced"
+    objective: Literal["balanced", "speed", "quality", "efficiency"] = "balanced"
     require_tags: list[Text] = Field(default_factory=list)
     offload: OffloadWord = "refuse"
     min_context: int | None = Field(default=None, ge=1, le=16_777_216)

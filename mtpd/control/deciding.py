@@ -168,7 +168,7 @@ class PoolInputs:
         method: How its members were measured.
         applied: Whether the choice is served.
         notes: What the operator should know besides.
-        objective: balanced, speed or quality.
+        objective: balanced, speed, quality or efficiency.
         require: Tags that the model must have.
         accept_offload: Whether layers outside device memory are acceptable.
         least_context_tokens: Tokens that one request must be able to hold; 0 asks for none.

@@ -44,7 +44,7 @@ def depth_rows(summaries: Iterable[ArmSummary]) -> tuple[DepthRowView, ...]:
 
 def depth_row(summary: ArmSummary) -> DepthRowView:
     """One row of the depth table."""
-    speed = speed_interval(summary)
+    speed, energy = speed_interval(summary), summary.tokens_per_joule
     return DepthRowView(
         arm=ArmView.of(summary.arm),
         workloads=dict(summary.workload_tps),
@@ -58,6 +58,8 @@ def depth_row(summary: ArmSummary) -> DepthRowView:
         excluded=sum(e.count for e in summary.excluded),
         outliers=summary.outliers,
         note=_note(summary),
+        tokens_per_joule=None if isinstance(energy, Unknown) else energy,
+        energy_note=energy.reason if isinstance(energy, Unknown) else "",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mtpd.types import Value
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from mtpd.gpu.base import GpuReading
     from mtpd.types import Reading
+    from tuner.types import Observation
 
 __all__ = ["Around", "Window", "around", "power_sample"]
 
@@ -95,6 +96,14 @@ class Around:
     power_cap_w: float | None = None
     power_idle_w: float | None = None
     slowed: str | None = None
+
+    def told_of(self, observation: Observation) -> Observation:
+        """A repetition with its energy, and left out where heat slowed it."""
+        joules = power.token_j(
+            self.power_mean_w, decode_s=observation.decode_s, tokens=observation.tokens
+        )
+        excluded = observation.excluded if self.slowed is None else f"throttled: {self.slowed}"
+        return replace(observation, excluded=excluded, joules_per_token=joules)
 
 
 def around(

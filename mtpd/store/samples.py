@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mtpd.clock import rfc3339
 from mtpd.store import rows
 from mtpd.views import ArmView, MeasurementView
-from tuner.power import Energy
+from tuner.power import token_j
 from tuner.types import Observation
 
 if TYPE_CHECKING:
@@ -311,11 +311,12 @@ def _observation(row: sqlite3.Row) -> Observation:
             )
         ),
         excluded=row["excluded"],
+        joules_per_token=_token_j(row),
     )
 
 
 def _view(row: sqlite3.Row) -> MeasurementView:
-    gross_j, net_j = _joules_per_token(row)
+    idle_w = row["power_idle_w"]
     return MeasurementView(
         id=row["id"],
         at=row["at"],
@@ -338,27 +339,16 @@ def _view(row: sqlite3.Row) -> MeasurementView:
         residency=row["residency"],
         excluded=row["excluded"],
         power_mean_w=row["power_mean_w"],
-        joules_per_token=gross_j,
-        net_joules_per_token=net_j,
+        joules_per_token=_token_j(row),
+        net_joules_per_token=None if idle_w is None else _token_j(row, idle_w=idle_w),
     )
 
 
-def _joules_per_token(row: sqlite3.Row) -> tuple[float | None, float | None]:
-    """All, and what is beyond the idle card; None where it was not measured.
-
-    The mean power is that of the whole repetition, its prompt included; a card at its cap
-    draws the same for both.
-    """
-    power_w, decode_s = row["power_mean_w"], row["decode_s"]
-    if power_w is None:
-        return None, None
-    energy = Energy(joules=power_w * decode_s, duration_s=decode_s, source="mean power")
-
-    def above(idle_w: float | None) -> float | None:
-        found = None if idle_w is None else energy.per_token_j(row["tokens"], idle_w=idle_w)
-        return found if isinstance(found, float) else None
-
-    return above(0.0), above(row["power_idle_w"])
+def _token_j(row: sqlite3.Row, *, idle_w: float = 0.0) -> float | None:
+    """Energy per token beyond what the idle card would have drawn; None: not measured."""
+    return token_j(
+        row["power_mean_w"], decode_s=row["decode_s"], tokens=row["tokens"], idle_w=idle_w
+    )
 
 
 def _conditions(row: sqlite3.Row) -> Conditions:

@@ -25,6 +25,7 @@ from tuner.types import (
     Residency,
     Resident,
     Spilled,
+    Unknown,
     passes,
 )
 
@@ -36,6 +37,7 @@ pytestmark = pytest.mark.slow
 RESIDENCIES: st.SearchStrategy[Residency] = st.sampled_from(
     [Resident(), Host(), Evicted(layers=2), Evicted(layers=None), Spilled(7), UNKNOWN]
 )
+ENERGIES: st.SearchStrategy[float | Unknown] = st.floats(0.01, 2.0) | st.just(UNKNOWN)
 DEPTHS = st.sets(st.integers(0, 4), min_size=1).map(sorted)
 
 
@@ -267,6 +269,7 @@ def candidates(draw: st.DrawFn) -> list[Candidate]:
             memory_bytes=draw(st.none() | st.integers(1, 10)),
             context_tokens=draw(st.none() | st.integers(1, 10)),
             tags=frozenset(draw(st.sets(st.sampled_from("xy")))),
+            tokens_per_joule=draw(ENERGIES),
         )
         for name in draw(st.sets(st.sampled_from("abcdef"), max_size=6))
     ]

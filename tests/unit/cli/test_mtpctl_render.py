@@ -231,6 +231,14 @@ def test_an_unknown_number_is_a_dash_and_never_a_zero() -> None:
     assert text.count(NONE) == 2
 
 
+def test_tokens_per_joule_are_a_column_where_the_power_was_read_at_all() -> None:
+    dark = bare_row(energy_note="the energy of 1 of 1 prompts was not measured")
+    assert "J" not in drawn(render.depth_table([dark]))
+    text = drawn(render.depth_table([bare_row(tokens_per_joule=0.3351), dark]))
+    assert "0.335" in text
+    assert NONE in text.splitlines()[-1].split()
+
+
 def test_what_makes_a_row_doubtful_is_said() -> None:
     row = bare_row(same_text=False, repetitions=10, excluded=2, outliers=1)
     text = drawn(render.depth_table([row]))
@@ -266,6 +274,7 @@ def test_text_from_outside_is_not_markup() -> None:
             ),
             acceptance=st.lists(st.floats(0, 1), max_size=5).map(lambda a: views.acceptance(*a)),
             decode_tps=st.none() | st.floats(0, 999),
+            tokens_per_joule=st.none() | st.floats(0.001, 9),
             residency=st.sampled_from(["resident", "evicted", "unknown"]),
             note=st.sampled_from(["", "chosen", "layer 0 runs on the CPU", "x" * 70]),
         ),

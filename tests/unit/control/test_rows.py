@@ -131,3 +131,11 @@ def test_a_traced_position_is_judged_by_the_drafts_that_reached_it() -> None:
     (blind,) = depth_rows(summarise([replace(cut, offered_per_position=None)]))
     assert [(a.accepted, a.offered) for a in blind.acceptance] == [(38, 40), (30, 38), (12, 30)]
     assert row.acceptance[1].alpha.mid > blind.acceptance[1].alpha.mid
+
+
+def test_the_energy_of_an_arm_is_shown_or_why_it_is_not_known() -> None:
+    (known,) = depth_rows(summarise([observation(joules_per_token=4.0)]))
+    assert (known.tokens_per_joule, known.energy_note) == (0.25, "")
+    (dark,) = depth_rows(summarise([observation()]))
+    assert dark.tokens_per_joule is None
+    assert dark.energy_note == "the energy of 1 of 1 prompts was not measured"
