@@ -245,7 +245,8 @@ def _is_of(state: Remembered, profile: Profile) -> bool:
 
 def _cache_s(event: RequestFinished) -> float | None:
     """Seconds that the cached part of the prompt would have taken; None if it is not told."""
-    cached, prompt, took_s = event.cached_tokens, event.prompt_tokens, event.prompt_s
+    cached, prompt = event.cached_tokens, event.prompt_tokens
+    took_s = event.prompt_s
     if cached is None or prompt is None or took_s is None or prompt <= cached:
         return None
     return cached * took_s / (prompt - cached)

@@ -100,6 +100,7 @@ class Record:
     status: int = 500
     herald: Herald | None = None
     refused: str | None = None
+    lost: Lease | None = None
 
 
 class Carrier:
@@ -156,6 +157,9 @@ class Carrier:
             raise
         finally:
             self._report(record, exchange)
+            if record.lost is not None:  # its client, who has been told by now, need not wait
+                with anyio.CancelScope(shield=True):
+                    await self._blame(exchange, record.lost, record)
 
     async def _served(self, exchange: Exchange, record: Record) -> web.StreamResponse:
         try:
@@ -217,9 +221,11 @@ class Carrier:
             except UpstreamLostError as error:
                 if exchange.lease is None or isinstance(error, SlowEngineError):
                     raise
+                if exchange.relayed:
+                    record.lost = exchange.lease
+                    raise
                 await self._blame(exchange, exchange.lease, record)
-                final = exchange.relayed or not exchange.order.payload.repeatable
-                if final or lost is not None:
+                if lost is not None or not exchange.order.payload.repeatable:
                     raise
                 lost = error
             else:
