@@ -14,6 +14,7 @@ import pytest
 from mtpd.engine.facts import OutOfMemory
 from mtpd.events import ResidencyJudged
 from mtpd.supervise.identity import pids_of
+from tests.fakes.patience import SOON_S
 from tests.fakes.supervision import (
     ROOT,
     FileProbe,
@@ -116,7 +117,7 @@ async def test_a_stop_during_the_load_ends_the_child_at_once(tmp_path: Path) -> 
         actor.start(tiny(tmp_path, load_s=60))
         await until(lambda: actor.view().state == "loading")
         actor.stop("changed my mind")
-        with anyio.fail_after(1.5):
+        with anyio.fail_after(SOON_S):
             assert (await actor.settled()).state == "stopped"
     assert "ready" not in stage.states()
 
@@ -133,9 +134,9 @@ async def test_a_stop_before_the_process_exists_creates_none(tmp_path: Path) -> 
 async def test_a_grandchild_that_holds_the_pipes_does_not_delay_the_exit(tmp_path: Path) -> None:
     stage = Stage(alone=True)
     async with stage.running() as actor:
-        actor.start(tiny(tmp_path, grandchild=2.0, exit_code=3))
+        actor.start(tiny(tmp_path, grandchild=60.0, exit_code=3))
         await until(lambda: actor.view().state == "loading")
-        with anyio.fail_after(0.8):  # 0.5 s, and the child's own start
+        with anyio.fail_after(SOON_S):
             view = await actor.settled()
         assert view.state == "backoff"
         assert view.failure is not None

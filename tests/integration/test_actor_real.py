@@ -11,6 +11,7 @@ import pytest
 from mtpd.config.data import bundled_model
 from mtpd.supervise.identity import pids_of
 from mtpd.supervise.probe import EngineProbe
+from tests.fakes.patience import SOON_S
 from tests.fakes.supervision import Stage, plan_of
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ async def test_the_real_engine_becomes_ready_on_the_host_and_stops(
         assert view.state == "ready", view.log_tail
         assert (view.residency.state, actor.verdict.passes) == ("host", True)
         actor.stop("asked")
-        with anyio.fail_after(3):
+        with anyio.fail_after(SOON_S):
             assert (await actor.settled()).state == "stopped"
     assert stage.ledger.notes[-1] == ("ended", stage.first, "0")
     assert not (tmp_path / "engine.sock").exists()

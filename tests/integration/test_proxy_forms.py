@@ -19,6 +19,7 @@ from mtpd.proxy.endpoints import FORMS, Endpoint
 from mtpd.types import UnixEndpoint
 from tests.fakes.board import until
 from tests.fakes.front import JSON, Stage, bounds, stage
+from tests.fakes.patience import SOON_S
 from tests.fakes.upstream import Conversation, json_reply
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_form_frees_the_engine() -
         writer.write((head + kind).encode() + raw[:1000])
         await began.wait()
         writer.transport.abort()
-        with anyio.fail_after(1):
+        with anyio.fail_after(SOON_S):
             await until(lambda: s.finished)
         assert s.finished[0].outcome == "client_gone"
         assert s.bench.board.queue().in_flight == 0

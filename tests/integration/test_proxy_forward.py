@@ -10,6 +10,7 @@ import pytest
 from tests.fakes.actors import Loads
 from tests.fakes.board import arm, until
 from tests.fakes.front import CHAT, JSON, stage
+from tests.fakes.patience import SOON_S
 from tests.fakes.upstream import DONE, SSE, Conversation, json_reply, stream
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ async def test_a_client_that_leaves_frees_the_engine(where: str) -> None:
         if where == "stream":
             await wire.until(b'"1"}\n\n')
         wire.leave()
-        with anyio.fail_after(1):
+        with anyio.fail_after(SOON_S):
             await s.engine.seen[0].gone.wait()
         await until(lambda: s.bench.board.queue().in_flight == 0)
         await until(lambda: s.finished)

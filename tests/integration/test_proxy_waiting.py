@@ -10,6 +10,7 @@ from mtpd.proxy.quotas import Quotas
 from tests.fakes.actors import Fails, Loads
 from tests.fakes.board import Queue, arm, until
 from tests.fakes.front import CALLER_HEADER, stage
+from tests.fakes.patience import SOON_S
 from tests.fakes.upstream import json_reply
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ async def test_64_wait_and_the_next_is_told_at_once_when_to_come_back() -> None:
             for _ in range(64):
                 tasks.start_soon(s.post)
             await until(lambda: s.bench.board.queue().waiting == 64)
-            with anyio.fail_after(1):
+            with anyio.fail_after(SOON_S):
                 response, body = await s.post()
             assert response.status == 503
             assert int(response.headers["Retry-After"]) >= 1

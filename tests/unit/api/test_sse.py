@@ -19,6 +19,7 @@ from mtpd.api.sse import StreamSettings
 from mtpd.events import EVENT_TYPES, DaemonStarted, DaemonStopping, DecisionMade
 from tests.fakes import views
 from tests.fakes.backend import ScriptedBackend, Served, serving
+from tests.fakes.patience import SOON_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -205,7 +206,7 @@ async def test_a_reader_that_takes_nothing_is_disconnected(tmp_path: Path) -> No
 async def test_open_streams_end_when_the_daemon_does(tmp_path: Path) -> None:
     backend = ScriptedBackend()
     async with aiohttp.ClientSession() as session:
-        with anyio.fail_after(1.5):  # less than the server's time to shut down
+        with anyio.fail_after(SOON_S):
             async with serving(backend, tmp_path / "s") as served:
                 url = f"http://127.0.0.1:{served.port}{PREFIX}/events"
                 response = await session.get(url)

@@ -7,6 +7,7 @@ from mtpd.errors import BinaryError, EngineError
 from mtpd.proxy.outcomes import DrainTimeoutError, RejectedError
 from tests.fakes.actors import Fails, Loads
 from tests.fakes.board import Client, Queue, arm, bench, clients, until
+from tests.fakes.patience import SOON_S
 
 
 async def test_the_first_request_starts_the_chosen_arm_of_its_profile() -> None:
@@ -270,7 +271,7 @@ async def test_the_65th_waiter_is_turned_away_at_once() -> None:
         made.actor("a").script.append(Loads(gate := anyio.Event()))
         async with clients(made, *["a"] * 64) as waiting:
             await until(lambda: made.board.queue().waiting == 64)
-            with anyio.fail_after(1), pytest.raises(RejectedError) as caught:
+            with anyio.fail_after(SOON_S), pytest.raises(RejectedError) as caught:
                 async with made.board.lease("a", request_id="65"):
                     pass
             assert caught.value.kind == "full"
