@@ -40,7 +40,6 @@ __all__ = [
     "median_of",
     "paired_t",
     "ppl_compare",
-    "request_z",
 ]
 
 Z_95 = 1.96
@@ -68,6 +67,7 @@ class Trap(enum.StrEnum):
     CORPUS = "corpus"
     CHUNKS = "chunks"
     CONTEXT = "context"
+    FLAGS = "flags"
     KIND = "kind"
     CELLS = "cells"
     RECORD = "record"
@@ -105,11 +105,13 @@ class PerplexityRun:
         corpus: Name or hash of the text.
         chunks: Number of chunks; a text has easy and hard parts.
         context: Tokens per chunk, or None if not recorded.
+        flags: What else the tool was told that changes the result, or None likewise.
     """
 
     corpus: str
     chunks: int
     context: int | None = None
+    flags: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +248,7 @@ def comparable(a: Run, b: Run) -> Comparable | Incomparable:
                 (Trap.CORPUS, "measured on corpus", a.corpus, b.corpus),
                 (Trap.CHUNKS, "measured over a chunk count of", a.chunks, b.chunks),
                 (Trap.CONTEXT, "measured with a context of", a.context, b.context),
+                (Trap.FLAGS, "measured with the flags", a.flags, b.flags),
             )
         case TextRun(), TextRun():
             return _first_difference(
@@ -354,7 +357,12 @@ def compare_quality(a: Quality, b: Quality, *, rho: float = 0.0) -> PplCompariso
 
 
 def chunk_nll(running: Sequence[float]) -> tuple[float, ...]:
-    """Mean negative log likelihood per chunk from the running perplexities of the tool."""
+    """Mean negative log likelihood per chunk from the running perplexities of the tool.
+
+    llama-perplexity prints ``exp(nll / count)`` over all chunks so far, and every chunk adds
+    the same count of tokens (perplexity.cpp, the second half of each context). So the j-th
+    chunk alone has ``j ln P(j) - (j - 1) ln P(j - 1)``.
+    """
     sums = [0.0, *(j * math.log(p) for j, p in enumerate(running, start=1))]
     return tuple(now - before for before, now in itertools.pairwise(sums))
 
@@ -368,23 +376,6 @@ def paired_t(a: Sequence[float], b: Sequence[float]) -> PairedT:
     t = _ratio(mean, error)
     p = 0.0 if math.isinf(t) else t_two_sided_p(t, count - 1)
     return PairedT(mean=mean, se=error, t=t, df=count - 1, p=p)
-
-
-def request_z(
-    steps: int, accepted: int, *, mean: float, variance: float, tau2: float, phi: float = 1.0
-) -> float:
-    """Standardised acceptance of one request against a reference.
-
-    Args:
-        steps: Verification steps of the request.
-        accepted: Accepted draft tokens.
-        mean: Reference mean per step.
-        variance: Reference variance per step.
-        tau2: Variance of the mean between requests; without it an alarm is false
-            every 17 requests.
-        phi: Over-dispersion within a request.
-    """
-    return (accepted / steps - mean) / math.sqrt(phi * variance / steps + tau2)
 
 
 def _ratio(value: float, error: float) -> float:

@@ -27,6 +27,7 @@ __all__ = [
     "StepWatch",
     "alarm_index",
     "cusum",
+    "request_z",
 ]
 
 LEARNING_REQUESTS: Final = 30
@@ -262,3 +263,20 @@ def alarm_index(values: Iterable[float], start: Cusum) -> int | None:
         if state.alarm is not Direction.NONE:
             return index
     return None
+
+
+def request_z(
+    steps: int, accepted: int, *, mean: float, variance: float, tau2: float, phi: float = 1.0
+) -> float:
+    """Standardised acceptance of one request against a reference.
+
+    Args:
+        steps: Verification steps of the request.
+        accepted: Accepted draft tokens.
+        mean: Reference mean per step.
+        variance: Reference variance per step.
+        tau2: Variance of the mean between requests; without it an alarm is false
+            every 17 requests.
+        phi: Over-dispersion within a request.
+    """
+    return (accepted / steps - mean) / math.sqrt(phi * variance / steps + tau2)

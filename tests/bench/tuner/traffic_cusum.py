@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuner.compare import request_z
-from tuner.drift import LEARNING_REQUESTS, Cusum, Detector, Direction, Pace, StepWatch
+from tuner.drift import (
+    LEARNING_REQUESTS,
+    Cusum,
+    Detector,
+    Direction,
+    Pace,
+    StepWatch,
+    request_z,
+)
 from tuner.level import deviation, logit
 
 if TYPE_CHECKING:

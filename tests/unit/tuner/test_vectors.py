@@ -82,7 +82,7 @@ def cusum_alarm_index(i: Input) -> object:
 
 
 def request_z(i: Input) -> object:
-    return compare.request_z(i["V"], i["A"], mean=i["mu"], variance=i["var"], tau2=i["tau2"])
+    return drift.request_z(i["V"], i["A"], mean=i["mu"], variance=i["var"], tau2=i["tau2"])
 
 
 def ppl_compare(i: Input) -> object:
