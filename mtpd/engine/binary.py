@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteReceiveStream
 
-__all__ = ["EMBEDDED_WHEEL", "find"]
+__all__ = ["EMBEDDED_WHEEL", "digest_of", "find", "help_of", "on_path"]
 
 EMBEDDED_WHEEL = "xllamacpp"
 
@@ -66,7 +66,7 @@ async def find(
     if spec == "embedded":
         return await _embedded(help_timeout_s)
     if spec == "auto":
-        found = _on_path(_PROGRAM, path_env)
+        found = on_path(_PROGRAM, path_env)
         if found is None and importlib.util.find_spec(EMBEDDED_WHEEL) is None:
             message = "No llama-server is on the PATH, and the embedded engine is not installed."
             raise BinaryError(message, hint=_NONE_HINT)
@@ -77,7 +77,8 @@ async def find(
     return await _external(found, dict(extra_env or {}), path_env, help_timeout_s)
 
 
-def _on_path(name: str, path_env: str) -> Path | None:
+def on_path(name: str, path_env: str) -> Path | None:
+    """The program that a shell with this ``PATH`` would start; relative entries are skipped."""
     for folder in path_env.split(os.pathsep):
         candidate = Path(folder) / name
         if folder.startswith("/") and candidate.is_file() and os.access(candidate, os.X_OK):
@@ -87,7 +88,7 @@ def _on_path(name: str, path_env: str) -> Path | None:
 
 def _named(spec: str, path_env: str) -> Path:
     if "/" not in spec:
-        found = _on_path(spec, path_env)
+        found = on_path(spec, path_env)
         if found is None:
             message = f"There is no program {spec!r} on the PATH."
             raise BinaryError(message, hint=_OTHER_HINT)
@@ -109,14 +110,14 @@ async def _external(
     path: Path, extra_env: Mapping[str, str], path_env: str, timeout_s: float
 ) -> EngineBinary:
     argv = (str(path),)
-    text = await _help(argv, {**extra_env, "PATH": path_env}, str(path), timeout_s)
+    text = await help_of(argv, {**extra_env, "PATH": path_env}, str(path), timeout_s)
     flags, types = _capabilities(text, str(path))
     return EngineBinary(
         argv=argv,
         kind="external",
         flags=flags,
         spec_types=types,
-        digest=await to_thread.run_sync(_digest, path),
+        digest=await to_thread.run_sync(digest_of, path),
         label=f"llama-server at {path}",
         unix_socket=can_listen_on_unix_socket(text),
     )
@@ -128,7 +129,7 @@ async def _embedded(timeout_s: float) -> EngineBinary:
         raise BinaryError(message, hint="pip install 'mtpd[embedded]'")
     argv = (sys.executable, "-m", "mtpd.engine.embedded")
     env = _checkout_env()
-    text = await _help(argv, dict(env), "the embedded engine", timeout_s)
+    text = await help_of(argv, dict(env), "the embedded engine", timeout_s)
     flags, types = _capabilities(text, "the embedded engine")
     version = importlib.metadata.version(EMBEDDED_WHEEL)
     return EngineBinary(
@@ -158,8 +159,26 @@ def _capabilities(text: str, label: str) -> tuple[frozenset[str], frozenset[str]
     return flags, types
 
 
-async def _help(argv: tuple[str, ...], env: Mapping[str, str], label: str, timeout_s: float) -> str:
-    """Run ``--help`` and return what it prints, with a reason where it prints nothing."""
+async def help_of(
+    argv: tuple[str, ...],
+    env: Mapping[str, str],
+    label: str,
+    timeout_s: float = _HELP_TIMEOUT_S,
+    *,
+    any_code: bool = False,
+) -> str:
+    """Run ``--help`` and return what it prints, with a reason where it prints nothing.
+
+    Args:
+        argv: The program.
+        env: Its variables.
+        label: What to call it in a sentence.
+        timeout_s: How long it may take.
+        any_code: Whether an exit code beside 0 is taken for an answer, as of llama-quantize.
+
+    Raises:
+        BinaryError: It cannot be started, does not answer, or ends badly.
+    """
     try:
         with anyio.fail_after(timeout_s):
             code, out, err = await _run((*argv, "--help"), _probe_env(env))
@@ -168,7 +187,7 @@ async def _help(argv: tuple[str, ...], env: Mapping[str, str], label: str, timeo
         raise BinaryError(message, hint=_OTHER_HINT) from None
     except OSError as error:
         raise _cannot_execute(label, error) from error
-    if code != 0:
+    if code != 0 and not (any_code and code > 0):
         message = f"{label} --help {_ending(code)}{_said(err or out)}."
         raise BinaryError(message, hint=_OTHER_HINT)
     return out
@@ -243,7 +262,7 @@ def _said(text: str) -> str:
     return f", saying: {lines[-1].strip()[:200]}" if lines else ""
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
     """SHA-256 over the binary and its own libraries, each with its name."""
     binary = path.resolve()
     total = hashlib.sha256()

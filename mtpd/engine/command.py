@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from mtpd.types import Endpoint, EngineBinary
     from tuner.types import Arm
 
-__all__ = ["build", "effective_flags"]
+__all__ = [
+    "Words",
+    "build",
+    "cache_types",
+    "device_variables",
+    "effective_flags",
+    "environment",
+    "given",
+    "placement",
+]
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -55,7 +64,7 @@ SPEC_TYPES: dict[Drafter, tuple[str, ...]] = {
 _HINT = "use a newer llama-server, or binary = 'embedded' under [engine]"
 
 
-class _Words:
+class Words:
     """Collects arguments, spelled as this binary spells them."""
 
     def __init__(self, binary: EngineBinary) -> None:
@@ -131,7 +140,7 @@ def build(
     if arm.profile != profile.name:
         message = f"arm {arm} does not belong to profile {profile.name}"
         raise ValueError(message)
-    words = _Words(binary)
+    words = Words(binary)
     _serving(words, profile, endpoint)
     words.words += effective_flags(
         binary=binary,
@@ -143,13 +152,11 @@ def build(
     )
     if arm.depth > 0:
         _speculation(words, profile, arm)
-    environment = _environment(binary, endpoint, home=home, instance=instance, path_env=path_env)
+    variables = environment(binary, endpoint, home=home, instance=instance, path_env=path_env)
     if arm.p_min > 0.0:
-        environment["LLAMA_TRACE"] = "1"  # the only source of a single draft's length
-    if not _chooses(profile, extra_env):
-        environment |= device_env
-    environment |= {name: value for name, value in extra_env if may_set_for_engine(name)}
-    return Command(argv=(*binary.argv, *words.words), env=environment)
+        variables["LLAMA_TRACE"] = "1"  # the only source of a single draft's length
+    variables |= device_variables(profile, extra_env, device_env)
+    return Command(argv=(*binary.argv, *words.words), env=variables)
 
 
 def effective_flags(
@@ -169,27 +176,27 @@ def effective_flags(
     Raises:
         BinaryError: The binary lacks a flag that the profile needs.
     """
-    words = _Words(binary)
+    words = Words(binary)
     words.need(("--ctx-size", "-c"), profile.context)
     # The engine's own default is four slots, each with recurrent state rows of its own.
     words.need(("--parallel", "-np"), profile.slots)
-    _cache_types(words, profile)
-    _given(words, ("--batch-size", "-b"), profile.batch)
-    _given(words, ("--ubatch-size", "-ub"), profile.ubatch)
+    cache_types(words, profile)
+    given(words, ("--batch-size", "-b"), profile.batch)
+    given(words, ("--ubatch-size", "-ub"), profile.ubatch)
     if profile.flash_attention != "auto":
         words.need(("--flash-attn", "-fa"), profile.flash_attention)
     _purpose(words, profile)
     count = profile.threads if profile.threads is not None else threads
-    _given(words, ("--threads", "-t"), count)
-    _given(words, ("--seed", "-s"), profile.seed)
-    _given(words, ("--device", "-dev"), profile.device)
-    _placement(words, profile, device_present=device_present, headroom_mib=headroom_mib, fits=fits)
+    given(words, ("--threads", "-t"), count)
+    given(words, ("--seed", "-s"), profile.seed)
+    given(words, ("--device", "-dev"), profile.device)
+    placement(words, profile, device_present=device_present, headroom_mib=headroom_mib, fits=fits)
     words.want(("--cache-ram", "-cram"), CACHE_RAM_MIB)
     words.want(("--ctx-checkpoints", "-ctxcp", "--swa-checkpoints"), CONTEXT_CHECKPOINTS)
     return tuple(words.words)
 
 
-def _serving(words: _Words, profile: Profile, endpoint: Endpoint) -> None:
+def _serving(words: Words, profile: Profile, endpoint: Endpoint) -> None:
     words.need(("--model", "-m"), profile.model)
     words.want(("--alias", "-a"), profile.shown_name)
     match endpoint:
@@ -212,7 +219,7 @@ def _serving(words: _Words, profile: Profile, endpoint: Endpoint) -> None:
     words.want(("--timeout", "-to"), TIMEOUT_S)
 
 
-def _listen_on_unix_socket(words: _Words, path: str) -> None:
+def _listen_on_unix_socket(words: Words, path: str) -> None:
     binary = words.binary
     if not binary.unix_socket:
         message = f"{binary.label} cannot listen on a unix socket."
@@ -224,15 +231,16 @@ def _listen_on_unix_socket(words: _Words, path: str) -> None:
     words.need(("--host",), path)
 
 
-def _purpose(words: _Words, profile: Profile) -> None:
+def _purpose(words: Words, profile: Profile) -> None:
     """For embeddings and ranking; ``--reranking`` is both flags in one."""
     if profile.purpose is Purpose.TEXT:
         return
     words.need(("--embedding", "--embeddings"))
-    _given(words, ("--pooling",), "rank" if profile.purpose is Purpose.RERANK else profile.pooling)
+    given(words, ("--pooling",), "rank" if profile.purpose is Purpose.RERANK else profile.pooling)
 
 
-def _cache_types(words: _Words, profile: Profile) -> None:
+def cache_types(words: Words, profile: Profile) -> None:
+    """Pass the types of the key and value cache."""
     for option in (("--cache-type-k", "-ctk"), ("--cache-type-v", "-ctv")):
         if profile.kv_type == "f16":
             words.want(option, profile.kv_type)
@@ -240,13 +248,14 @@ def _cache_types(words: _Words, profile: Profile) -> None:
             words.need(option, profile.kv_type)
 
 
-def _given(words: _Words, spellings: tuple[str, ...], value: object | None) -> None:
+def given(words: Words, spellings: tuple[str, ...], value: object | None) -> None:
+    """Pass an option that the profile sets."""
     if value is not None:
         words.need(spellings, value)
 
 
-def _placement(
-    words: _Words, profile: Profile, *, device_present: bool, headroom_mib: int, fits: bool
+def placement(
+    words: Words, profile: Profile, *, device_present: bool, headroom_mib: int, fits: bool
 ) -> None:
     """Decide who counts the layers.
 
@@ -257,7 +266,7 @@ def _placement(
     """
     fit, layers = ("--fit", "-fit"), ("--n-gpu-layers", "-ngl", "--gpu-layers")
     if profile.fit is Fit.ENGINE:
-        _given(words, layers, profile.n_gpu_layers)
+        given(words, layers, profile.n_gpu_layers)
         return
     if profile.fit is Fit.OFF or profile.n_gpu_layers is not None:
         words.want(fit, "off")
@@ -275,7 +284,7 @@ def _placement(
         words.need(layers, ALL_LAYERS)
 
 
-def _speculation(words: _Words, profile: Profile, arm: Arm) -> None:
+def _speculation(words: Words, profile: Profile, arm: Arm) -> None:
     """Depth 0 must not come here: the engine aborts on a depth of 0, so it gets no option."""
     binary = words.binary
     choices = SPEC_TYPES.get(arm.drafter, ())
@@ -291,7 +300,7 @@ def _speculation(words: _Words, profile: Profile, arm: Arm) -> None:
     words.need(("--spec-draft-n-max",), arm.depth)
     if arm.p_min > 0.0:
         words.need(("--spec-draft-p-min", "--draft-p-min"), arm.p_min)
-    _given(words, ("--spec-draft-model", "--model-draft", "-md"), profile.drafter.model)
+    given(words, ("--spec-draft-model", "--model-draft", "-md"), profile.drafter.model)
     kv_type = profile.draft_kv_type or profile.kv_type
     for option in (
         ("--spec-draft-type-k", "--cache-type-k-draft", "-ctkd"),
@@ -303,14 +312,22 @@ def _speculation(words: _Words, profile: Profile, arm: Arm) -> None:
             words.need(option, kv_type)
 
 
+def device_variables(
+    profile: Profile, extra_env: tuple[tuple[str, str], ...], device_env: Mapping[str, str]
+) -> dict[str, str]:
+    """Which devices a process sees: what the configuration says, else the one card."""
+    own = {} if _chooses(profile, extra_env) else dict(device_env)
+    return own | {name: value for name, value in extra_env if may_set_for_engine(name)}
+
+
 def _chooses(profile: Profile, extra_env: tuple[tuple[str, str], ...]) -> bool:
     """Whether the configuration says which devices an engine sees or uses."""
     visible = any(name.endswith("_VISIBLE_DEVICES") for name, _ in extra_env)
     return visible or profile.device is not None
 
 
-def _environment(
-    binary: EngineBinary, endpoint: Endpoint, *, home: str, instance: str, path_env: str
+def environment(
+    binary: EngineBinary, endpoint: Endpoint | None, *, home: str, instance: str, path_env: str
 ) -> dict[str, str]:
     """Everything the engine sees; nothing is inherited.
 
@@ -318,7 +335,7 @@ def _environment(
     memory into silent slowness (``GGML_CUDA_ENABLE_UNIFIED_MEMORY``,
     ``GGML_VK_ALLOW_SYSMEM_FALLBACK``).
     """
-    environment = dict(binary.env) | {
+    variables = dict(binary.env) | {
         "PATH": path_env,
         "HOME": home,
         "LANG": "C.UTF-8",
@@ -329,5 +346,5 @@ def _environment(
         "MTPD_INSTANCE": instance,
     }
     if isinstance(endpoint, TcpEndpoint):
-        environment["LLAMA_API_KEY"] = endpoint.api_key
-    return environment
+        variables["LLAMA_API_KEY"] = endpoint.api_key
+    return variables
