@@ -28,10 +28,12 @@ from mtpd.control.metering import Meter
 from mtpd.control.models import ModelReports
 from mtpd.control.parts import Parts
 from mtpd.control.preload import Preloader
+from mtpd.control.quality import QualityDesk
 from mtpd.control.quarantine import quarantined, rules
 from mtpd.control.reload import Reloader
 from mtpd.control.restore import restore
 from mtpd.control.sensing import Sensing
+from mtpd.control.toolbox import Toolbox
 from mtpd.control.tuning import Tuning
 from mtpd.engine.client import EngineClient
 from mtpd.engine.heard import RequestFacts
@@ -46,12 +48,14 @@ from mtpd.proxy.quarantine import Quarantine
 from mtpd.proxy.switch import Switchboard
 from mtpd.store.live_states import LiveStates
 from mtpd.store.operations_table import OperationRows
+from mtpd.store.quality import QualityRows
 from mtpd.supervise import orphans
 from mtpd.supervise.identity import boot_id
 from mtpd.supervise.probe import EngineProbe
 from mtpd.supervise.pulse import Pulse
 from mtpd.supervise.runner import EngineActor
 from mtpd.supervise.spawn import ShimSpawner
+from mtpd.supervise.tool_run import ToolRunner
 from mtpd.units import EngineId
 
 if TYPE_CHECKING:
@@ -170,6 +174,18 @@ class House:
             busy=card.busy,
             memory=ground.memory.forecast,
         )
+        self.quality = QualityDesk(
+            config=config,
+            toolbox=Toolbox(
+                config=config, planner=ground.planner, runner=ToolRunner(ShimSpawner())
+            ),
+            rows=QualityRows(db=store, clock=clock),
+            operations=self.operations,
+            hold=held.hold,
+            serving=held.serving,
+            gate=ground.telemetry.gates.measuring,
+            sha256=ground.hashes.sha256,
+        )
         self.traffic = LiveTraffic(
             config=config,
             states=LiveStates(db=store, clock=clock),
@@ -265,12 +281,14 @@ class House:
                     hashes=self.ground.hashes,
                     memory=self.ground.memory,
                     engines=self.switchboard.engines,
+                    quality=self.quality.latest,
                 ),
                 gates=self.ground.telemetry.gates.views,
                 devices=self.ground.telemetry.devices,
                 on_switched=self.metrics.switched,
                 kept=self._kept,
                 quarantine=self.quarantine,
+                quality=self.quality,
                 live=self.loop.view,
             )
         )

@@ -24,6 +24,7 @@ from mtpd.engine_views import (
 )
 from mtpd.live_views import LiveProfileView  # noqa: TC001  # decoders resolve it
 from mtpd.memory_views import DepthMemoryView, MemoryView  # noqa: TC001  # decoders resolve it
+from mtpd.quality_views import BaselineView, PerplexityView  # noqa: TC001  # decoders resolve it
 
 __all__ = [
     "AcceptanceView",
@@ -129,7 +130,10 @@ class ModelView:
         size_bytes: Of the model file; None where it cannot be read, or there is none.
         sha256: Of the whole model file as it lies there now; None until it was read.
         context: Tokens over all slots; None where nobody knows.
+        quality: The perplexity that the configuration declares.
         memory: Predicted device memory of every depth, and whether it fits.
+        perplexity: The newest that was measured of the file as it lies there now, or None.
+        baseline: The newest speed of the model body alone, likewise.
     """
 
     id: str
@@ -150,6 +154,8 @@ class ModelView:
     state: str
     memory: MemoryView
     kind: str = "llama-server"
+    perplexity: PerplexityView | None = None
+    baseline: BaselineView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +237,7 @@ class OperationView:
     """A long-running operation.
 
     Attributes:
-        kind: switch, load, unload, tune, probe, sweep or reload.
+        kind: switch, load, unload, tune, probe, sweep, perplexity, bench or reload.
         state: queued, running, done, failed or cancelled.
         params: What was asked for.
         result: Kind-specific, once done.

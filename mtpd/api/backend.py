@@ -9,7 +9,8 @@ and ``prompt_cache``, a sentence on how much of it went with the engine that was
 unload holds ``engines``, every slot; tune, sweep and probe hold ``subject``,
 ``method``, ``applied``, ``decisions`` and ``depths``, the rows that were measured; reload
 holds ``reason``, ``changes``, ``warnings``, ``decision`` and ``engines``, what became of
-each that ran otherwise.
+each that ran otherwise; perplexity holds ``rows`` and ``comparison`` (null for one model);
+bench holds ``baseline``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
     from mtpd.live_views import LiveView
+    from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -104,6 +106,41 @@ class Backend(Protocol):
 
     async def probe(self, *, model: str, depth: int, idempotency_key: str | None) -> OperationView:
         """Begin to measure the acceptance of each draft position up to ``depth``."""
+
+    async def perplexity(
+        self,
+        *,
+        models: tuple[str, ...],
+        corpus: str,
+        chunks: int,
+        context: int,
+        idempotency_key: str | None,
+    ) -> OperationView:
+        """Begin to measure the perplexity of a model, or of a base and its variant."""
+
+    async def bench(
+        self,
+        *,
+        model: str,
+        prompt_tokens: int,
+        gen_tokens: int,
+        repetitions: int,
+        idempotency_key: str | None,
+    ) -> OperationView:
+        """Begin to time the model body alone with llama-bench."""
+
+    async def perplexities(self, *, model: str | None, limit: int) -> tuple[PerplexityView, ...]:
+        """Newest first: of a model's file as it lies there now; None for every row."""
+
+    async def baselines(self, *, model: str | None, limit: int) -> tuple[BaselineView, ...]:
+        """Likewise of llama-bench."""
+
+    async def comparison(self, base: str, variant: str, /) -> PplComparisonView:
+        """The newest comparable pair of stored perplexities.
+
+        Raises:
+            InvalidError: One was not measured, or they must not be compared.
+        """
 
     async def reload(self, *, idempotency_key: str | None) -> OperationView:
         """Begin to apply the configuration as it lies on the disk.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mtpd.api.problem import FieldProblem, Problem
 from mtpd.views import encode
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "BenchBody",
     "DecisionQuery",
     "EventQuery",
     "ExplainQuery",
@@ -25,7 +26,10 @@ __all__ = [
     "LimitQuery",
     "LoadBody",
     "MeasurementQuery",
+    "ModelQuery",
     "NoQuery",
+    "PairQuery",
+    "PerplexityBody",
     "ProbeBody",
     "ReloadBody",
     "SwitchBody",
@@ -114,6 +118,30 @@ class ProbeBody(Body):
     depth: Annotated[int, Field(ge=1, le=MAX_DEPTH)] = 2
 
 
+class PerplexityBody(Body):
+    """Measure the perplexity of a model, or of a base and its variant, over one text."""
+
+    models: Annotated[tuple[Name, ...], Field(min_length=1, max_length=2)]
+    corpus: Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^/[^\x00-\x1f]*$")]
+    chunks: Annotated[int, Field(ge=1, le=100000)] = 32
+    context: Annotated[int, Field(ge=32, le=1048576)] = 512
+
+
+class BenchBody(Body):
+    """Time the model body alone; 0 leaves prompt processing or generation out."""
+
+    model: Name
+    prompt_tokens: Annotated[int, Field(ge=0, le=1048576)] = 512
+    gen_tokens: Annotated[int, Field(ge=0, le=65536)] = 128
+    repetitions: Annotated[int, Field(ge=1, le=100)] = 5
+
+    @model_validator(mode="after")
+    def _something(self) -> BenchBody:
+        if self.prompt_tokens + self.gen_tokens == 0:
+            raise ValueError("prompt_tokens and gen_tokens are both 0: nothing is timed")
+        return self
+
+
 class Query(BaseModel):
     """Base of the query strings; their values arrive as text."""
 
@@ -139,6 +167,19 @@ class MeasurementQuery(Query):
     operation: Name | None = None
     id: tuple[RowId, ...] | None = None
     limit: Limit = 200
+
+
+class ModelQuery(LimitQuery):
+    """Of which model to list rows."""
+
+    model: Name | None = None
+
+
+class PairQuery(Query):
+    """Which two models to compare."""
+
+    base: Name
+    variant: Name
 
 
 class DecisionQuery(LimitQuery):

@@ -14,7 +14,7 @@ import click
 
 from mtpd import __version__
 from mtpd.api.filters import OLDEST, parse_position, unknown_types, wants
-from mtpd.cli import explaining, lists, operations, render
+from mtpd.cli import explaining, lists, operations, quality_commands, render
 from mtpd.cli.client import StreamEvent, segment
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.failure import exit_code_of
@@ -214,7 +214,7 @@ def _print_event(session: Session, event: StreamEvent) -> None:
         session.out.print(lists.event_line(event.type, event.data), soft_wrap=True)
 
 
-for command in (*operations.COMMANDS, reload, gpu, quarantine):
+for command in (*operations.COMMANDS, *quality_commands.COMMANDS, reload, gpu, quarantine):
     cli.add_command(command)
 
 

@@ -14,6 +14,7 @@ from mtpd.cli.cells import grid, line, size
 from mtpd.cli.client import segment
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.memory import memory_parts
+from mtpd.cli.quality_lists import quality_lines
 from mtpd.cli.session import Session, connected
 from mtpd.cli.waiting import wait
 from mtpd.views import ConfigValueView, DecisionView, DepthRowView, ModelView, OperationView
@@ -280,7 +281,7 @@ def model_report(model: ModelView) -> RenderableType:
     memory = [Text(""), *memory_parts(model.memory)]
     if not model.depths:
         unmeasured = Text(f"{model.id} has not been measured: mtpctl tune {model.id}")
-        return Group(unmeasured, _file(model), *memory)
+        return Group(unmeasured, _file(model), quality_lines(model), *memory)
     choice = model.choice
     pinned = choice is not None and choice.pinned
     parts = _tables(
@@ -290,7 +291,7 @@ def model_report(model: ModelView) -> RenderableType:
         said = f" {render.choice_origin(choice)}" if pinned else ""
         word = "depth" if pinned else "chosen depth"
         parts.append(Text(f"{word} {choice.arm.depth}{said}: {choice.reason}"))
-    return Group(*parts, _file(model), *memory)
+    return Group(*parts, _file(model), quality_lines(model), *memory)
 
 
 def _file(model: ModelView) -> RenderableType:

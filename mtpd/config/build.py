@@ -70,6 +70,9 @@ def build(
         server=_server(root.server, origins),
         engine=EngineConfig(
             binary=_binary(root.engine.binary, origins),
+            tools_dir=None
+            if root.engine.tools_dir is None
+            else _absolute(root.engine.tools_dir, ("engine", "tools_dir"), origins),
             threads=root.engine.threads,
             extra_env=tuple(sorted(root.engine.extra_env.items())),
             load_stall_s=root.engine.load_stall_s,

@@ -144,6 +144,8 @@ def _no_host(host: str) -> str:
 
 def _engine(engine: EngineTable) -> Iterator[Finding]:
     yield from _path(("engine", "binary"), engine.binary)
+    if engine.tools_dir is not None:
+        yield from _path(("engine", "tools_dir"), engine.tools_dir)
     for name, value in engine.extra_env.items():
         path = ("engine", "extra_env", name)
         if not may_set_for_engine(name):

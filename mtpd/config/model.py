@@ -111,6 +111,8 @@ class EngineConfig:
 
     Attributes:
         binary: "auto", "embedded" or a path.
+        tools_dir: Folder of llama-perplexity, llama-bench and llama-quantize; None looks
+            beside the binary and on the PATH.
         threads: Threads of an engine whose profile names none; None leaves it to the engine.
         extra_env: Device variables set for engines and for the probe of the binary.
         load_stall_s: Seconds without any log line after which a load counts as stuck.
@@ -120,6 +122,7 @@ class EngineConfig:
     """
 
     binary: str = "auto"
+    tools_dir: str | None = None
     threads: int | None = None
     extra_env: tuple[tuple[str, str], ...] = ()
     load_stall_s: float = 120.0

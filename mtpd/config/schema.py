@@ -116,6 +116,7 @@ class EngineTable(Table):
     """``[engine]``."""
 
     binary: Text = "auto"
+    tools_dir: Text | None = None
     threads: Threads | None = None
     extra_env: dict[str, str] = Field(default_factory=dict)
     load_stall_s: float = Field(default=120.0, ge=1.0, le=_DAY_S)

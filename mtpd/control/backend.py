@@ -19,6 +19,7 @@ from mtpd.control.plans import (
     probe_plan,
     tune_plan,
 )
+from mtpd.control.quality import PerplexityRequest
 from mtpd.control.quarantine import release
 from mtpd.control.queries import Queries
 from mtpd.engine.kept import lost_sentence
@@ -158,6 +159,47 @@ class Control(Queries):
         """Begin to measure the acceptance of each draft position up to ``depth``."""
         return await self._measure(
             "probe", lambda: probe_plan(self._p.config, model, depth), idempotency_key
+        )
+
+    async def perplexity(
+        self,
+        *,
+        models: tuple[str, ...],
+        corpus: str,
+        chunks: int,
+        context: int,
+        idempotency_key: str | None,
+    ) -> OperationView:
+        """Begin to measure the perplexity of a model, or of a base and its variant.
+
+        Raises:
+            InvalidError: A model has no file, or the text cannot be read.
+            BinaryError: There is no llama-perplexity.
+        """
+        request = PerplexityRequest(models=models, corpus=corpus, chunks=chunks, context=context)
+        return await self._p.quality.measure(request, idempotency_key=idempotency_key)
+
+    async def bench(
+        self,
+        *,
+        model: str,
+        prompt_tokens: int,
+        gen_tokens: int,
+        repetitions: int,
+        idempotency_key: str | None,
+    ) -> OperationView:
+        """Begin to time the model body alone with llama-bench.
+
+        Raises:
+            InvalidError: The model has no file.
+            BinaryError: There is no llama-bench.
+        """
+        return await self._p.quality.bench(
+            model=model,
+            prompt_tokens=prompt_tokens,
+            gen_tokens=gen_tokens,
+            repetitions=repetitions,
+            idempotency_key=idempotency_key,
         )
 
     async def reload(self, *, idempotency_key: str | None) -> OperationView:

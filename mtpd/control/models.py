@@ -16,7 +16,7 @@ from mtpd.views import ArmMemoryView, ModelView
 from tuner.summary import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from mtpd.config.live import Configuration
     from mtpd.config.model import Profile
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mtpd.control.shapes import MemoryPlanner
     from mtpd.engine.launch import LaunchPlanner
     from mtpd.memory_views import MemoryView
+    from mtpd.quality_views import BaselineView, PerplexityView
     from mtpd.store.samples import Measurements
     from mtpd.views import ArmView, ChoiceView, EngineView
     from tuner.summary import ArmSummary
@@ -43,6 +44,7 @@ class ModelReports:
         hashes: Of the models' files.
         memory: Forecasts device memory.
         engines: What runs.
+        quality: The newest perplexity and baseline of a model's file.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class ModelReports:
         hashes: ModelHashes,
         memory: MemoryPlanner,
         engines: Callable[[], Iterable[EngineView]],
+        quality: Callable[[Profile], Awaitable[tuple[PerplexityView | None, BaselineView | None]]],
     ) -> None:
         self._config = config
         self._planner = planner
@@ -63,6 +66,7 @@ class ModelReports:
         self._hashes = hashes
         self._memory = memory
         self._engines = engines
+        self._quality = quality
 
     async def of(self, profile: Profile) -> ModelView:
         """A profile with what was measured of it as it is today."""
@@ -78,7 +82,8 @@ class ModelReports:
             rows = summarise(found)
             state = next((e.state for e in self._engines() if e.profile == profile.name), "stopped")
         forecast = await self._memory.forecast(profile)
-        return model_view(
+        perplexity, baseline = await self._quality(profile)
+        shown = model_view(
             profile,
             rows,
             choice=self._choices.view(profile.name, self._choices.of_profile(profile)),
@@ -86,6 +91,7 @@ class ModelReports:
             sha256=await self._hashes.sha256(profile.model),
             memory=memory_view(forecast, speed=speed_of(rows, self._config.hardware)),
         )
+        return replace(shown, perplexity=perplexity, baseline=baseline)
 
     async def memory(self, arm: ArmView) -> ArmMemoryView:
         """The predicted memory of an arm."""

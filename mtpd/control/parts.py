@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mtpd.control.choices import Choices
     from mtpd.control.facts import DaemonFacts
     from mtpd.control.models import ModelReports
+    from mtpd.control.quality import QualityDesk
     from mtpd.control.recorder import StoreRecorder
     from mtpd.control.reload import Reloader
     from mtpd.control.tuning import Tuning
@@ -42,6 +43,7 @@ class Parts:
         on_switched: Told how a switch ended and how many seconds it took.
         quarantine: Requests that are refused because engines died of them.
         kept: How much of their prompts the engines keep.
+        quality: Perplexities, and speeds of the model body alone.
         live: What live traffic has taught, and what would be done about it.
     """
 
@@ -63,4 +65,5 @@ class Parts:
     on_switched: Callable[[str, float], None]
     kept: PromptCaches
     quarantine: Quarantine
+    quality: QualityDesk
     live: Callable[[], LiveView]

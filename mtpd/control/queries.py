@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
     from mtpd.live_views import LiveView
+    from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -129,6 +130,22 @@ class Queries:
             # What was measured with a workload that is gone by now is still found.
             need_workload(self._p.config, workload)
         return found[::-1]
+
+    async def perplexities(self, *, model: str | None, limit: int) -> tuple[PerplexityView, ...]:
+        """Newest first: of a model's file as it lies there now; None for every row."""
+        return await self._p.quality.perplexities(model, limit)
+
+    async def baselines(self, *, model: str | None, limit: int) -> tuple[BaselineView, ...]:
+        """Likewise of llama-bench."""
+        return await self._p.quality.baselines(model, limit)
+
+    async def comparison(self, base: str, variant: str, /) -> PplComparisonView:
+        """The newest comparable pair of stored perplexities.
+
+        Raises:
+            InvalidError: One was not measured, or they must not be compared.
+        """
+        return await self._p.quality.comparison(base, variant)
 
     async def decisions(self, *, subject: str | None, limit: int) -> tuple[DecisionView, ...]:
         """Newest first; an alias stands for its model.

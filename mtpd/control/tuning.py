@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tuner.summary import ArmSummary
     from tuner.types import Arm, Decision
 
-__all__ = ["DeviceHold", "Recorder", "Tuning", "TuningPlan"]
+__all__ = ["DeviceHold", "Recorder", "Tuning", "TuningPlan", "bring_back"]
 
 log = structlog.get_logger()
 
@@ -209,7 +209,7 @@ class Tuning:
             try:
                 result, chosen = await self._measure(plan, operation_id, hold, progress, warnings)
             except BaseException:
-                await _bring_back(hold, before, progress)
+                await bring_back(hold, before, progress)
                 raise
             applied = plan.apply and chosen is not None
             # From here on a cancelled operation has decided: what was chosen is served.
@@ -329,7 +329,7 @@ def _arm_of(choice: Choice | None) -> Arm | None:
     return None if choice is None else choice.arm
 
 
-async def _bring_back(hold: DeviceHold, before: Arm | None, progress: OperationProgress) -> None:
+async def bring_back(hold: DeviceHold, before: Arm | None, progress: OperationProgress) -> None:
     """Serve again what served; a failure here must not hide why the operation ends."""
     serves = "nothing serves" if before is None else f"{before} does not serve again yet"
     with anyio.CancelScope(shield=True), anyio.move_on_after(RESTORE_S):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mtpd.config.diff import engine_settings
 from mtpd.engine import command, gguf, opaque
 from mtpd.engine.fingerprint import FileIdentity, Fingerprint, fingerprint, identify
+from mtpd.engine.tool_command import Machine
 from mtpd.errors import EngineError
 from mtpd.types import EngineKey, FailureClass, LaunchPlan, TcpEndpoint, UnixEndpoint
 
@@ -140,6 +141,21 @@ class LaunchPlanner:
                 profile.stop_command, plan.command.env, profile=profile.name, port=str(port)
             ),
             settings=engine_settings(config, profile.name),
+        )
+
+    @property
+    def binary(self) -> EngineBinary:
+        """The engine that was found."""
+        return self._binary
+
+    @property
+    def machine(self) -> Machine:
+        """Where the engine's tools run, as itself does."""
+        return Machine(
+            device_present=self._device_present,
+            device_env=self._device_env,
+            home=str(self._home),
+            search=self._foreign_env.get("PATH", command.DEFAULT_PATH),
         )
 
     def is_current(self, plan: LaunchPlan) -> bool:

@@ -64,6 +64,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(version=6, name="open_words", sql=_resource("open_words.sql")),
     Migration(version=7, name="actor", sql=_resource("actor.sql")),
     Migration(version=8, name="live", sql=_resource("live.sql")),
+    Migration(version=9, name="quality", sql=_resource("quality.sql")),
 )
 """Every version ever released, in order; a released one is never edited."""
 

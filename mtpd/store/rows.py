@@ -37,6 +37,7 @@ __all__ = [
     "interval_json",
     "load",
     "load_integers",
+    "load_numbers",
     "load_object",
     "load_strings",
     "matching",
@@ -88,6 +89,19 @@ def load_strings(text: str) -> tuple[str, ...]:
     if len(strings) != len(items):
         raise _unreadable("array of strings", text)
     return strings
+
+
+def load_numbers(text: str) -> tuple[float, ...]:
+    """The value of a JSON column that holds an array of numbers."""
+    items = _array(text)
+    numbers = tuple(
+        float(item)
+        for item in items
+        if isinstance(item, int | float) and not isinstance(item, bool)
+    )
+    if len(numbers) != len(items):
+        raise _unreadable("array of numbers", text)
+    return numbers
 
 
 def load_integers(text: str) -> tuple[int, ...]:

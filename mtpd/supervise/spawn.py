@@ -18,7 +18,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 import anyio
 
@@ -30,10 +30,9 @@ from mtpd.types import FailureClass
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mtpd.supervise.output import Output
     from mtpd.types import Command
 
-__all__ = ["Exit", "ShimChild", "ShimSpawner", "not_started"]
+__all__ = ["Exit", "Pipes", "ShimChild", "ShimSpawner", "not_started"]
 
 READ_BYTES = 64 * 1024
 """One read per turn of the loop: a flood must not starve the rest of the daemon."""
@@ -41,6 +40,19 @@ DRAIN_S = 1.0
 """How long the pipes of an ended process stay open for what its children still print."""
 OOM_SCORE = 500
 NOT_STARTED = (126, 127)
+
+
+class Pipes(Protocol):
+    """Takes what a process prints; ``mtpd.supervise.output`` is an engine's."""
+
+    def feed(self, pipe: int, data: bytes, /) -> None:
+        """Take what was read of a pipe."""
+
+    def end(self, pipe: int, /) -> None:
+        """Take the end of a pipe."""
+
+    def close(self) -> None:
+        """The process has ended and its pipes are closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +111,7 @@ class ShimSpawner:
         command: Command,
         *,
         engine_id: str,
-        output: Output,
+        output: Pipes,
         on_exit: Callable[[Exit], None],
     ) -> ShimChild:
         """Create the process; raises OSError where not even the shim can be started."""
@@ -127,7 +139,7 @@ class ShimChild:
         self,
         process: subprocess.Popen[bytes],
         *,
-        output: Output,
+        output: Pipes,
         on_exit: Callable[[Exit], None],
     ) -> None:
         self._process, self._output, self._on_exit = process, output, on_exit

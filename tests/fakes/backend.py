@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mtpd.events import Envelope, Event
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
+    from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -180,6 +181,62 @@ class ScriptedBackend:
         await self._need(model)
         params: dict[str, Json] = {"model": model, "depth": depth}
         return self._start("probe", params, idempotency_key, measured(model, "probe"))
+
+    async def perplexity(
+        self,
+        *,
+        models: tuple[str, ...],
+        corpus: str,
+        chunks: int,
+        context: int,
+        idempotency_key: str | None,
+    ) -> OperationView:
+        params: dict[str, Json] = {
+            "models": list(models),
+            "corpus": corpus,
+            "chunks": chunks,
+            "context": context,
+        }
+        pair = views.comparison()
+        rows = (pair.base, pair.variant)[: len(models)]
+        result: dict[str, Json] = {
+            "rows": [encode(row) for row in rows],
+            "comparison": encode(pair) if len(models) > 1 else None,
+        }
+        return self._start("perplexity", params, idempotency_key, result)
+
+    async def bench(
+        self,
+        *,
+        model: str,
+        prompt_tokens: int,
+        gen_tokens: int,
+        repetitions: int,
+        idempotency_key: str | None,
+    ) -> OperationView:
+        await self._need(model)
+        params: dict[str, Json] = {
+            "model": model,
+            "prompt_tokens": prompt_tokens,
+            "gen_tokens": gen_tokens,
+            "repetitions": repetitions,
+        }
+        result: dict[str, Json] = {"baseline": encode(views.baseline())}
+        return self._start("bench", params, idempotency_key, result)
+
+    async def perplexities(self, *, model: str | None, limit: int) -> tuple[PerplexityView, ...]:
+        pair = views.comparison()
+        found = [pair.variant, pair.base]
+        return tuple(one for one in found if model in (None, one.model))[:limit]
+
+    async def baselines(self, *, model: str | None, limit: int) -> tuple[BaselineView, ...]:
+        return (views.baseline(),)[:limit]
+
+    async def comparison(self, base: str, variant: str, /) -> PplComparisonView:
+        if variant == "other-chunks":
+            message = "they must not be compared (chunks): one was measured over 16, the other 32"
+            raise InvalidError(message, hint="mtpctl ppl A B --corpus FILE measures both alike")
+        return views.comparison()
 
     async def reload(self, *, idempotency_key: str | None) -> OperationView:
         if self.refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mtpd.control.compared import compare
 from mtpd.explanation_views import (
     AskView,
     CellView,
@@ -27,6 +28,7 @@ from mtpd.memory_views import (
     MemoryView,
     OptionView,
 )
+from mtpd.quality_views import BaselineView, BenchRowView, PerplexityView, PplComparisonView
 from mtpd.views import (
     AcceptanceView,
     ArmMemoryView,
@@ -48,6 +50,7 @@ from mtpd.views import (
     ResidencyView,
     StatusView,
 )
+from tests.fakes.perplexities import BASE_B2, CHUNKS, UNCENSORED_B2, running
 
 QWEN = "qwen3.6-27b-b2"
 TINY = "tiny-unchained"
@@ -390,6 +393,59 @@ def no_memory() -> MemoryView:
     )
 
 
+def perplexity(name: str = QWEN, value: float = BASE_B2, number: int = 1) -> PerplexityView:
+    return PerplexityView(
+        id=number,
+        at="2026-11-29T21:30:00.000Z",
+        operation_id="op-7",
+        model=name,
+        file=f"/srv/models/{name}.gguf",
+        sha256="5a" * 32,
+        perplexity=value,
+        stderr=0.15,
+        corpus="wiki.test.raw",
+        corpus_sha256="c0" * 32,
+        chunks=CHUNKS,
+        context=512,
+        flags=("--cache-type-k", "q8_0", "--cache-type-v", "q8_0"),
+        tool_digest="7e" * 32,
+        running=running(value, own=0.01 if value > BASE_B2 else 0.0),
+        note="",
+    )
+
+
+def comparison() -> PplComparisonView:
+    found = compare(perplexity(), perplexity("uncensored-b2", UNCENSORED_B2, 2))
+    assert isinstance(found, PplComparisonView)
+    return found
+
+
+def baseline() -> BaselineView:
+    def test(name: str, prompt: int, generated: int, tps: float) -> BenchRowView:
+        return BenchRowView(
+            name=name,
+            prompt_tokens=prompt,
+            gen_tokens=generated,
+            depth=0,
+            tps=tps,
+            tps_sd=0.12,
+            samples=(tps,) * 5,
+            build="8c60b8a2b (11434)",
+            backends="ROCm",
+        )
+
+    return BaselineView(
+        id=1,
+        at="2026-11-29T21:40:00.000Z",
+        operation_id="op-8",
+        model=QWEN,
+        file=f"/srv/models/{QWEN}.gguf",
+        flags=("--cache-type-k", "q8_0", "--cache-type-v", "q8_0"),
+        tool_digest="7e" * 32,
+        rows=(test("pp512", 512, 0, 410.5), test("tg64", 0, 64, 32.4)),
+    )
+
+
 def model() -> ModelView:
     return ModelView(
         id=QWEN,
@@ -409,6 +465,8 @@ def model() -> ModelView:
         depths=depth_rows(),
         state="ready",
         memory=memory(),
+        perplexity=perplexity(value=5.6553),
+        baseline=baseline(),
     )
 
 

@@ -13,7 +13,8 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from mtpd.api.routes import MAX_BODY, PREFIX, ROUTES
+from mtpd.api.routes import PREFIX, ROUTES
+from mtpd.api.row import MAX_BODY
 from mtpd.errors import StoreError
 from mtpd.events import Envelope, OperationChanged
 from mtpd.units import Seq

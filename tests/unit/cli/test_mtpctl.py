@@ -13,6 +13,7 @@ import pytest
 from mtpd.api.routes import PREFIX
 from mtpd.cli.decode import decode
 from mtpd.explanation_views import ExplanationView
+from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView
 from mtpd.views import (
     ConfigValueView,
     DecisionView,
@@ -117,6 +118,11 @@ def test_json_is_the_apis_body_byte_for_byte(
         (["sweep", "default"], None, OperationView),
         (["probe", "default"], None, OperationView),
         (["probe", "default", "--detach"], None, OperationView),
+        (["ppl"], "perplexities", PerplexityView),
+        (["ppl", "default", "v"], None, PplComparisonView),
+        (["ppl", "default", "--corpus", "/t"], None, OperationView),
+        (["bench"], "baselines", BaselineView),
+        (["bench", "default"], None, OperationView),
     ],
 )
 def test_json_has_exactly_the_members_of_its_view(
