@@ -318,7 +318,7 @@ class House:
         await restore(
             self._config,
             self.ground.choices,
-            self.ground.journal,
+            self.ground.recorder,
             self.ground.planner,
             subjects=subjects,
         )

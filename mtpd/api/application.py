@@ -76,8 +76,8 @@ def application(
     forward.mount(
         app,
         board=board,
-        names=lambda: names(config, choices, board.serving()),
-        models=lambda: cards(config, choices.pools()),
+        names=lambda: names(config, choices, board.serving(), board.engines()),
+        models=lambda: cards(config, choices, board.engines()),
         on_finished=on_finished,
         clock=clock,
         instance=instance,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mtpd.config.model import Config
     from mtpd.logfeed import LogFeed
     from mtpd.types import LaunchPlan
-    from mtpd.views import EngineView, Json
+    from mtpd.views import ChoiceView, EngineView, Json
 
     Plans = Callable[[], Sequence[LaunchPlan]]
     Handler = Callable[[Backend, web.Request], Awaitable[web.StreamResponse]]
@@ -77,8 +77,12 @@ async def _running(
     plans: Plans, config: Configuration, backend: Backend, _request: web.Request
 ) -> web.Response:
     commands = {plan.key.profile: shlex.join(plan.command.argv) for plan in plans()}
-    engines = [e for e in (await backend.status()).engines if swap_state(e.state) != "stopped"]
-    found = [_shown(e, commands.get(e.profile, ""), config.now) for e in engines]
+    status = await backend.status()
+    engines = [e for e in status.engines if swap_state(e.state) != "stopped"]
+    found = [
+        _shown(e, commands.get(e.profile, ""), config.now) | _chosen(e, config.now, status.choices)
+        for e in engines
+    ]
     return handlers.json_response({"running": found})
 
 
@@ -95,6 +99,18 @@ def _shown(engine: EngineView, command: str, config: Config) -> dict[str, Json]:
         "depth": None if engine.arm is None else engine.arm.depth,
         "drafter": None if engine.arm is None else engine.arm.drafter,
         "residency": engine.residency.state,
+    }
+
+
+def _chosen(engine: EngineView, config: Config, choices: Sequence[ChoiceView]) -> dict[str, Json]:
+    """Why it runs at its depth, and the pools that stand for it now."""
+    own = next((c for c in choices if c.subject == engine.profile), None)
+    pools: list[Json] = [
+        c.subject for c in choices if c.subject in config.pools and c.arm.profile == engine.profile
+    ]
+    return {
+        "reason": None if own is None or own.arm != engine.arm else own.reason,
+        "pools": pools,
     }
 
 

@@ -110,6 +110,7 @@ def check_root(root: RootTable, *, all_models: frozenset[str]) -> Iterator[Findi
     for name, model in root.models.items():
         yield from _model(("models", name), name, model)
     yield from _names(root)
+    yield from _reserved(root)
     yield from _preload(root, all_models)
     for name, pool in root.pools.items():
         yield from _pool(("pools", name), pool, all_models)
@@ -179,6 +180,12 @@ def _model(path: Path, name: str, model: ModelTable) -> Iterator[Finding]:
             f"{model.kv_type} needs flash attention, which flash_attention = 'off' forbids",
         )
     yield from _purpose(path, model)
+    for number, tag in enumerate(model.tags):
+        if "," in tag or tag != tag.strip():
+            yield (
+                (*path, "tags", number),
+                f"{tag!r} could not be asked for: no commas, and no spaces around it",
+            )
     yield from _drafter((*path, "drafter"), model)
 
 
@@ -235,6 +242,17 @@ def _names(root: RootTable) -> Iterator[Finding]:
             elif alias in taken:
                 yield path, f"the alias {alias!r} is already {taken[alias]}"
             taken.setdefault(alias, f"an alias of {name!r}")
+
+
+def _reserved(root: RootTable) -> Iterator[Finding]:
+    """No name looks like ``auto`` with a tag behind it."""
+    names: list[tuple[Path, str]] = [(("models", name), name) for name in root.models]
+    names += [(("pools", name), name) for name in root.pools]
+    for name, model in root.models.items():
+        names += _other_names(name, model)
+    for path, name in names:
+        if name.startswith(f"{_RESERVED}:"):
+            yield path, f"{name!r} is reserved: it asks for a model with that tag"
 
 
 def _preload(root: RootTable, all_models: frozenset[str]) -> Iterator[Finding]:
@@ -302,6 +320,13 @@ def _within_reach(path: Path, pool: PoolTable, root: RootTable) -> Iterator[Find
     members = [root.models[name] for name in pool.members if name in root.models]
     if len(members) < len(pool.members):
         return  # a member with mistakes of its own says nothing yet
+    wanted = set(pool.require_tags)
+    if not any(wanted <= set(member.tags) for member in members):
+        there = ", ".join(sorted({tag for member in members for tag in member.tags})) or "none"
+        yield (
+            (*path, "require_tags"),
+            f"no member has {' and '.join(sorted(wanted))}; their tags are: {there}",
+        )
     most = max(member.context // member.slots for member in members)
     if pool.min_context is not None and pool.min_context > most:
         yield (

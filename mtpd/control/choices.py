@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from mtpd.control.pooling import Comparison, Field
 from mtpd.errors import NotFoundError
 from mtpd.views import ArmView, ChoiceView
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from mtpd.config.live import Configuration
     from mtpd.config.model import Pool, Profile
+    from mtpd.control.deciding import PoolInputs
     from mtpd.views import DecisionView
     from tuner.types import Arm
 
@@ -68,14 +70,24 @@ class Choices:
         self._chosen: dict[str, Choice] = {}
         self._chosen_for: dict[str, object] = {}
         self._pinned: dict[str, Choice] = {}
+        self._compared: dict[str, Comparison] = {}
 
-    def adopt(self, decision: DecisionView, *, keep_pin: bool = False) -> None:
-        """Serve the decision's subject at its arm from now on; drops an operator's pin."""
+    def adopt(
+        self, decision: DecisionView, compared: PoolInputs | None = None, *, keep_pin: bool = False
+    ) -> None:
+        """Serve the decision's subject at its arm from now on; drops an operator's pin.
+
+        Args:
+            decision: The choice.
+            compared: Of a pool, the members as they were measured: requests that require
+                tags are chosen for among them.
+            keep_pin: Leave what an operator set.
+        """
         if decision.arm is None:
             return
         profile = self._config.profiles.get(decision.arm.profile)
         arm = None if profile is None else _allowed(profile, decision.arm)
-        if arm is None:
+        if profile is None or arm is None:
             log.info("choice.void", subject=decision.subject, reason="not in the configuration")
             return
         if not keep_pin:
@@ -83,12 +95,20 @@ class Choices:
         self._chosen[decision.subject] = Choice(
             arm=arm, reason=decision.reason, decision_id=decision.id, measured=True
         )
-        self._chosen_for[decision.subject] = self._files(self._config.profiles[arm.profile])
+        self._chosen_for[decision.subject] = self._files(profile)
+        self._compared.pop(decision.subject, None)
+        if compared is not None:
+            profiles = self._config.profiles
+            known = tuple(one for one in compared.members if one.arm.profile in profiles)
+            self._compared[decision.subject] = Comparison.of(
+                replace(compared, members=known), lambda name: self._files(profiles[name])
+            )
 
     def forget(self, subjects: Iterable[str]) -> None:
         """Drop what was chosen for models and pools, and pins that are not allowed any more."""
         for subject in subjects:
             self._chosen.pop(subject, None)
+            self._compared.pop(subject, None)
         for name, choice in tuple(self._pinned.items()):
             profile = self._config.profiles.get(name)
             if profile is None or not profile.allows(choice.arm):
@@ -128,27 +148,73 @@ class Choices:
         return Choice(arm=arm, reason=f"{why}: {origin} until mtpctl tune {profile.name} has run")
 
     def of_pool(self, pool: Pool) -> Choice:
-        """The arm of a pool: the chosen member's as it is served now, else the first's."""
+        """The arm of a pool: the chosen member's as it is served now, else the first's.
+
+        The first is that of the members that meet what the pool requires.
+        """
+        one = Field.of(pool, self._config.now)
         choice = self._valid(pool.name)
-        if choice is not None and choice.arm.profile in pool.members:
-            held = self.of_profile(self._config.profiles[choice.arm.profile])
-            if held.arm == choice.arm:
-                return choice
-            # A pin or a later tuning of the member alone moved its depth, not the pool's model.
-            reason = f"{choice.reason}; at depth {held.arm.depth} since: {held.reason}"
-            return replace(
-                choice,
-                arm=held.arm,
-                reason=reason,
-                measured=held.measured,
-                pinned=held.pinned,
+        if choice is None or choice.arm.profile not in pool.members:
+            return self._uncompared(one, one.members[0])
+        return self._as_served(choice)
+
+    def among(self, one: Field, tags: frozenset[str]) -> Choice | None:
+        """The choice among the members that have all of these tags; None where none has."""
+        members = one.with_tags(tags)
+        if not members:
+            return None
+        pool = self._config.pools.get(one.name)
+        whole = None if pool is None else self.of_pool(pool)
+        if whole is not None and not tags:
+            return whole
+        best = self._best(one, tags)
+        if best is not None:
+            return best
+        if whole is not None and whole.arm.profile in {member.name for member in members}:
+            return whole
+        return self._uncompared(one, members[0], tags)
+
+    def _best(self, one: Field, tags: frozenset[str]) -> Choice | None:
+        """What the measurements say of some members of a pool; None where they say nothing."""
+        found, standing = self._compared.get(one.name), self._valid(one.name)
+        if found is None or standing is None:
+            return None
+        same = [m for m in one.members if found.files.get(m.name) == self._files(m)]
+        decision = found.best(same, tags, standing.arm)
+        if decision.arm is None:
+            return None
+        return self._as_served(
+            Choice(
+                arm=decision.arm,
+                reason=decision.reason,
+                decision_id=standing.decision_id,
+                measured=True,
             )
-        first = self._config.profiles[pool.members[0]]
-        held = self.of_profile(first)
+        )
+
+    def _as_served(self, choice: Choice) -> Choice:
+        """The choice of a pool at the depth at which its member is served now."""
+        held = self.of_profile(self._config.profiles[choice.arm.profile])
+        if held.arm == choice.arm:
+            return choice
+        # A pin or a later tuning of the member alone moved its depth, not the pool's model.
+        reason = f"{choice.reason}; at depth {held.arm.depth} since: {held.reason}"
+        return replace(
+            choice, arm=held.arm, reason=reason, measured=held.measured, pinned=held.pinned
+        )
+
+    def _uncompared(
+        self, one: Field, profile: Profile, tags: frozenset[str] = frozenset()
+    ) -> Choice:
+        """A member that stands first, because the members were not compared."""
+        held = self.of_profile(profile)
+        which = (
+            f"its first one with the tag {' and '.join(sorted(tags))}" if tags else "its first one"
+        )
+        until = f", until mtpctl tune {one.name} has run" if one.name in self._config.pools else ""
         return Choice(
             arm=held.arm,
-            reason=f"the members of {pool.name} were not compared yet: its first one, "
-            f"until mtpctl tune {pool.name} has run",
+            reason=f"the members of {one.name} were not compared yet: {which}{until}",
             pinned=held.pinned,
         )
 

@@ -19,14 +19,22 @@ from tuner.summary import summarise
 from tuner.types import Act, Budget
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tuner.compare import Quality
     from tuner.cost import RowCost
     from tuner.design import Design, WorkloadPlan
     from tuner.types import Arm, Decision
 
-__all__ = ["MODEL_BASED", "PROBE", "DepthInputs", "Member", "PoolInputs", "decide"]
+__all__ = [
+    "MODEL_BASED",
+    "PROBE",
+    "DepthInputs",
+    "Member",
+    "PoolInputs",
+    "choose_member",
+    "decide",
+]
 
 MODEL_BASED = "model-based"
 PROBE = "probe"
@@ -217,8 +225,13 @@ def _of_depth(inputs: DepthInputs) -> Decision:
 
 
 def _of_pool(inputs: PoolInputs) -> Decision:
+    return choose_member(inputs, [member.candidate() for member in inputs.members])
+
+
+def choose_member(inputs: PoolInputs, candidates: Sequence[Candidate]) -> Decision:
+    """The decision among candidates, by what is asked of a pool; its own members play no role."""
     return choose_model(
-        [member.candidate() for member in inputs.members],
+        candidates,
         objective=inputs.objective,
         incumbent=inputs.incumbent,
         subject=inputs.subject,

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 from mtpd.config.files import unreadable
 from mtpd.control.memory_rows import depth_memory, memory_view, speed_of
+from mtpd.control.names import names
 from mtpd.control.rows import depth_rows, quality_view
 from mtpd.errors import MtpdError
 from mtpd.proxy.replies import ModelCard
+from mtpd.proxy.route import AUTO
 from mtpd.store.samples import MeasurementFilter
 from mtpd.views import ArmMemoryView, ModelView
 from tuner.summary import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable
 
     from mtpd.config.live import Configuration
     from mtpd.config.model import Profile
@@ -137,13 +139,19 @@ def unusable(config: Configuration) -> tuple[str, ...]:
     return tuple(f"{name}: {path} {why}" for name, path in told if (why := unreadable(path)))
 
 
-def cards(config: Configuration, pools: Mapping[str, str]) -> tuple[ModelCard, ...]:
+def cards(
+    config: Configuration, choices: Choices, engines: Iterable[EngineView] = ()
+) -> tuple[ModelCard, ...]:
     """Every model and pool as OpenAI clients list them, so that they can be picked.
+
+    ``auto`` leads the list where there are pools, which it chooses from.
 
     Args:
         config: Profiles; one request gets one slot's share of the context.
-        pools: Pool name to the profile that it stands for now.
+        choices: What pools stand for.
+        engines: What runs.
     """
+    config = config.now
     models = {
         p.name: ModelCard(
             id=p.shown_name,
@@ -154,12 +162,24 @@ def cards(config: Configuration, pools: Mapping[str, str]) -> tuple[ModelCard, .
             profile=None if p.shown_name == p.name else p.name,
             title=p.title,
             description=p.description,
+            tags=p.tags,
         )
         for p in config.profiles.values()
     }
+    known = names(config, choices, None, engines)
+    pools = dict(known.pools)
+    if known.default_pool is not None:
+        pools = {AUTO: pools[known.default_pool], **pools}
     named = tuple(
-        replace(models[profile], id=pool, aliases=(), profile=profile, title=None)
-        for pool, profile in pools.items()
+        replace(
+            models[pool.now.profile],
+            id=name,
+            aliases=(),
+            profile=pool.now.profile,
+            title=None,
+            tags=pool.tags,
+        )
+        for name, pool in pools.items()
     )
     listed = [p for p in config.profiles.values() if not p.unlisted]
     others = tuple(

@@ -4,31 +4,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mtpd.proxy.route import Names
+from mtpd.config.model import Purpose
+from mtpd.control.pooling import Field, meaning
+from mtpd.proxy.route import AUTO, Names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mtpd.config.live import Configuration
     from mtpd.control.choices import Choices
+    from mtpd.engine_views import EngineView
     from tuner.types import Arm
 
 __all__ = ["names"]
 
 
-def names(config: Configuration, choices: Choices, serving: Arm | None) -> Names:
-    """Profiles with their aliases, pools with the profile chosen now, and who serves.
+def names(
+    config: Configuration, choices: Choices, serving: Arm | None, engines: Iterable[EngineView] = ()
+) -> Names:
+    """Profiles with their aliases, pools with the profile that answers now, and who serves.
 
     Args:
         config: Profiles and their aliases.
         choices: What pools stand for.
         serving: What answers requests that name no model.
+        engines: What runs: a pool's member that serves goes on serving.
     """
+    removed, config = config.removed, config.now
     known = {name: name for name in config.profiles}
     known |= {alias: p.name for p in config.profiles.values() for alias in p.aliases}
     upstream = {p.name: p.upstream_model for p in config.profiles.values() if p.upstream_model}
+    running = tuple(engines)
+    pools = {
+        name: meaning(Field.of(pool, config), choices, running)
+        for name, pool in config.pools.items()
+    }
+    texts = tuple(p for p in config.profiles.values() if p.purpose is Purpose.TEXT)
     return Names(
         profiles=known,
-        pools=choices.pools(),
+        pools={name: found for name, found in pools.items() if found is not None},
+        everything=meaning(Field(name=AUTO, members=texts), choices, running),
+        why=lambda name: choices.of_profile(config.profiles[name]).reason,
         upstream=upstream,
         serving=None if serving is None else serving.profile,
-        removed=config.removed,
+        removed=removed,
     )

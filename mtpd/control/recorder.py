@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from mtpd.control.deciding import DepthInputs
+from mtpd.control.deciding import DepthInputs, PoolInputs
 from mtpd.control.recorded import decode_inputs
 from mtpd.control.standing import Standing
 from mtpd.events import DecisionMade, MeasurementTaken
@@ -74,6 +74,18 @@ class StoreRecorder:
             measurements=await self._measurements.list(cells),
             verdicts=verdicts if isinstance(verdicts, dict) else {},
         )
+
+    async def latest_choice(self, subject: str, fingerprint: str) -> DecisionView | None:
+        """The newest choice of a pool or profile that rests on a measurement of this kind."""
+        return await self._journal.latest_choice(subject, fingerprint)
+
+    async def compared(self, decision: DecisionView) -> PoolInputs | None:
+        """What a decision about a pool rests on; None where that was not recorded."""
+        recorded = await self._journal.inputs(decision.id)
+        cells = MeasurementFilter(ids=decision.measurement_ids)
+        observations = await self._measurements.observations(cells)
+        inputs = None if recorded is None else decode_inputs(recorded[1], observations)
+        return inputs if isinstance(inputs, PoolInputs) else None
 
     async def decide(
         self,

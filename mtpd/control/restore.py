@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -10,12 +11,13 @@ from anyio import to_thread
 from mtpd.errors import MtpdError
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Mapping
 
     from mtpd.config.live import Configuration
+    from mtpd.config.model import Pool
     from mtpd.control.choices import Choices
+    from mtpd.control.recorder import StoreRecorder
     from mtpd.engine.launch import LaunchPlanner
-    from mtpd.store.journal import Journal
     from mtpd.views import DecisionView
 
 __all__ = ["restore"]
@@ -26,7 +28,7 @@ log = structlog.get_logger()
 async def restore(
     config: Configuration,
     choices: Choices,
-    journal: Journal,
+    recorder: StoreRecorder,
     planner: LaunchPlanner,
     *,
     subjects: Container[str] | None = None,
@@ -53,28 +55,44 @@ async def restore(
     for name, digest in digests.items():
         if not meant(name):
             continue
-        decision = await journal.latest_choice(name, digest)
+        decision = await recorder.latest_choice(name, digest)
         if decision is not None:
             choices.adopt(decision, keep_pin=True)
     for name, pool in config.pools.items():
-        if not meant(name):
-            continue
-        found = [
-            await _chosen(journal, name, member, digests.get(member)) for member in pool.members
-        ]
-        valid = [decision for decision in found if decision is not None]
-        if valid:
-            choices.adopt(max(valid, key=lambda decision: decision.id), keep_pin=True)
+        if meant(name):
+            await _restore_pool(choices, recorder, pool, digests)
 
 
-async def _chosen(
-    journal: Journal, pool: str, member: str, digest: str | None
-) -> DecisionView | None:
-    """The pool's newest choice that measured the member as it is today, if it chose this member.
+async def _restore_pool(
+    choices: Choices, recorder: StoreRecorder, pool: Pool, digests: Mapping[str, str]
+) -> None:
+    """Adopt the pool's standing choice, with the members that are as they were measured for it."""
+    newest = {
+        member: await recorder.latest_choice(pool.name, digests[member])
+        for member in pool.members
+        if member in digests
+    }
+    decision = _standing(newest)
+    if decision is None:
+        return
+    compared = await recorder.compared(decision)
+    if compared is not None:
+        same = tuple(one for one in compared.members if newest.get(one.arm.profile) == decision)
+        compared = replace(compared, members=same)
+    choices.adopt(decision, compared, keep_pin=True)
+
+
+def _standing(newest: Mapping[str, DecisionView | None]) -> DecisionView | None:
+    """The newest choice of a pool that took a member which is still as it was measured.
 
     A choice that only compared it, and took another one, says nothing of today's other one.
+
+    Args:
+        newest: Per member, the newest choice that measured it as it is today.
     """
-    decision = None if digest is None else await journal.latest_choice(pool, digest)
-    if decision is None or decision.arm is None or decision.arm.profile != member:
-        return None
-    return decision
+    taken = [
+        decision
+        for member, decision in newest.items()
+        if decision is not None and decision.arm is not None and decision.arm.profile == member
+    ]
+    return max(taken, key=lambda decision: decision.id, default=None)

@@ -177,7 +177,7 @@ class Tuning:
         hold: Callable[[str], AbstractAsyncContextManager[DeviceHold]],
         serving: Callable[[], Arm | None],
         chosen: Callable[[str], Choice | None],
-        adopt: Callable[[DecisionView], None],
+        adopt: Callable[[DecisionView, PoolInputs | None], None],
         busy: Callable[[], str | None],
         memory: Callable[[Profile], Awaitable[MemoryForecast]],
     ) -> None:
@@ -321,7 +321,7 @@ class Tuning:
             inputs=encode_inputs(inputs) | {"verdicts": witness.json(inputs)},
         )
         if inputs.applied and decision.arm is not None:
-            self._adopt(view)
+            self._adopt(view, inputs if isinstance(inputs, PoolInputs) else None)
         return view, decision.arm
 
 

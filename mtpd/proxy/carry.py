@@ -21,6 +21,7 @@ from mtpd.proxy import replies
 from mtpd.proxy.admission_types import ORDINARY, Claim
 from mtpd.proxy.callers import CALLER
 from mtpd.proxy.company import Company
+from mtpd.proxy.headers import served_by
 from mtpd.proxy.herald import TICK_S, Herald
 from mtpd.proxy.loading import Words, speaks
 from mtpd.proxy.outcomes import (
@@ -143,7 +144,7 @@ class Carrier:
             secrets.token_hex(8), request.path, profile, asked, visit, self._clock.now()
         )
         record.herald = self._herald(order, record)
-        headers = {**self._headers, "X-Mtpd-Profile": profile}
+        headers = {**self._headers, **served_by(profile, order.why)}
         exchange = Exchange(request, order, headers=headers)
         try:
             return await self._served(exchange, record)
@@ -168,10 +169,10 @@ class Carrier:
         except RejectedError as error:
             record.outcome, record.status, record.refused = "rejected", error.status, error.kind
             self._forecast(error, record.visit)
-            return await self._end(exchange, record, replies.rejected(error))
+            return await self._end(exchange, replies.rejected(error))
         except NoStreamError as error:
             record.outcome, record.status = "failed", error.status
-            return await self._end(exchange, record, replies.no_stream(error))
+            return await self._end(exchange, replies.no_stream(error))
         except UpstreamLostError as error:
             return await self._lost(exchange, record, error)
         good = exchange.status < FAILED and not exchange.summary().error
@@ -184,18 +185,16 @@ class Carrier:
         problem = exchange.order.payload.problem
         if problem is not None and exchange.response is None:
             record.outcome, record.status = "failed", problem.status
-            return self._own(problem, record)
+            return self._own(problem, exchange)
         record.outcome = error.code
         record.status = exchange.status if exchange.relayed else error.status
         log.warning("request.upstream_lost", request_id=record.id, error=str(error))
-        return await self._end(exchange, record, replies.upstream_lost(error))
+        return await self._end(exchange, replies.upstream_lost(error))
 
-    async def _end(
-        self, exchange: Exchange, record: Record, told: web.Response
-    ) -> web.StreamResponse:
+    async def _end(self, exchange: Exchange, told: web.Response) -> web.StreamResponse:
         """Tell an error: as the response, or as the last event of one that has begun."""
         if exchange.response is None:
-            return self._own(told, record)
+            return self._own(told, exchange)
         return await exchange.break_off(told)
 
     async def _within(self, deadline_s: float, exchange: Exchange, record: Record) -> None:
@@ -306,8 +305,8 @@ class Carrier:
                 least_s, waiting=queue.waiting, running=queue.in_flight
             )
 
-    def _own(self, response: web.Response, record: Record) -> web.Response:
-        response.headers.update({**self._headers, "X-Mtpd-Profile": record.profile})
+    def _own(self, response: web.Response, exchange: Exchange) -> web.Response:
+        response.headers.update(exchange.headers)
         return response
 
     def _report(self, record: Record, exchange: Exchange) -> None:

@@ -25,7 +25,7 @@ from mtpd.proxy.policy import examine
 from mtpd.proxy.props import props
 from mtpd.proxy.quotas import Quotas
 from mtpd.proxy.relay import Order
-from mtpd.proxy.route import BadBody, Names, Routed, UnknownModel, route, route_name
+from mtpd.proxy.route import BadBody, Names, Routed, UnknownModel, route
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -89,10 +89,10 @@ class Front:
 
     async def props(self, request: web.Request) -> web.Response:
         """What the engine of ``?model=`` says of itself."""
-        found = route_name(request.query.get("model", ""), self._names())
+        found = self._names().meaning(request.query.get("model", ""))
         if isinstance(found, UnknownModel):
             return self._own(replies.unknown_model(found))
-        return self._own(await props(self._board, found))
+        return self._own(await props(self._board, found.profile))
 
     async def relay(self, endpoint: Endpoint, request: web.Request) -> web.StreamResponse:
         """Pass a JSON request to the engine of its model."""
@@ -102,7 +102,7 @@ class Front:
                 return self._own(refused)
             outcome = route(bytes(buffer), self._names(), endpoint, self._limits())
             match outcome:
-                case Routed(profile=profile, stream=stream, body=body, traits=traits):
+                case Routed(profile=profile, stream=stream, body=body, traits=traits, why=why):
                     order = Order(
                         target=endpoint.target,
                         payload=Whole(body),
@@ -111,6 +111,7 @@ class Front:
                         traits=traits,
                         stream=stream and endpoint.streams,
                         conditions=self._conditions(profile),
+                        why=why,
                     )
                     return await self._carrier.carry(request, profile, order)
                 case UnknownModel():
@@ -132,20 +133,26 @@ class Front:
             refused = await form.find_model(scan)
             if refused is not None:
                 return self._own(refused)
-            found = route_name(scan.model or "", self._names())
+            names = self._names()
+            found = names.meaning(scan.model or "")
             if isinstance(found, UnknownModel):
                 return self._own(replies.unknown_model(found))
-            upstream = self._names().upstream.get(found)
+            upstream = names.upstream.get(found.profile)
             if upstream is not None and scan.span is not None:
                 form.rename(scan.span, upstream)
-            order = Order(target=endpoint.target, payload=form, conditions=self._conditions(found))
-            return await self._carrier.carry(request, found, order)
+            order = Order(
+                target=endpoint.target,
+                payload=form,
+                conditions=self._conditions(found.profile),
+                why=found.why,
+            )
+            return await self._carrier.carry(request, found.profile, order)
 
     async def upstream(self, request: web.Request) -> web.StreamResponse:
         """Pass any request to the engine of the model that its path names."""
         passed = split(request.rel_url.raw_path, self._names())
         if not isinstance(passed, Passed):
-            return self._own(replies.unknown_model(self._names().unknown(passed)))
+            return self._own(replies.unknown_model(passed))
         if not passed.target:
             status = 301 if request.method in {"GET", "HEAD"} else 308
             where = {"Location": f"{request.rel_url.raw_path}/"}
@@ -168,6 +175,7 @@ class Front:
                 dialect=Dialect.PLAIN if endpoint is None else endpoint.dialect,
                 light=endpoint is not None and endpoint.light,
                 conditions=self._conditions(passed.profile),
+                why=passed.why,
             )
             return await self._carrier.carry(request, passed.profile, order)
 

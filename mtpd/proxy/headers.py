@@ -13,10 +13,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["is_json", "to_client", "to_engine"]
+__all__ = ["is_json", "served_by", "to_client", "to_engine"]
 
 _TO_ENGINE = ("Accept", "Content-Type")
 _TO_CLIENT = ("Content-Type", "Content-Length", "Cache-Control", "Retry-After")
+
+WHY_LENGTH = 500
+"""Characters of a reason that a header shows: all headers share a client's limit of 8 KiB."""
+
+
+def served_by(profile: str, why: str) -> dict[str, str]:
+    """Who answers a request and why, on one line of ASCII; no reason, no header for it."""
+    told = {"X-Mtpd-Profile": profile}
+    if why:
+        line = " ".join(why.split()).encode("ascii", "replace").decode()
+        told["X-Mtpd-Why"] = line[:WHY_LENGTH]
+    return told
 
 
 def to_engine(headers: Mapping[str, str], *, length: int | None = None) -> dict[str, str]:

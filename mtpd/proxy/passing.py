@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from mtpd.proxy.endpoints import READS, Endpoint, endpoint_of
+from mtpd.proxy.route import Meaning, UnknownModel
 
 if TYPE_CHECKING:
     from mtpd.proxy.route import Names
@@ -27,22 +28,25 @@ class Passed:
         profile: Of the engine.
         target: Path as the engine gets it, without a query; "" where the slash behind the
             model's name is missing.
+        why: Why this profile, in one sentence.
     """
 
     profile: str
     target: str
+    why: str = ""
 
 
-def split(raw_path: str, names: Names) -> Passed | str:
-    """The model and the rest of a still encoded path; what is taken for a name if unknown."""
+def split(raw_path: str, names: Names) -> Passed | UnknownModel:
+    """The model and the rest of a still encoded path."""
     parts = raw_path.removeprefix(PREFIX).split("/")
     for count in range(len(parts), 0, -1):
         name = unquote("/".join(parts[:count]))
-        profile = names.resolve(name) if name else None
-        if profile is not None:
+        found = names.meaning(name) if name else None
+        if isinstance(found, Meaning):
             rest = parts[count:]
-            return Passed(profile, "/" + "/".join(rest) if rest else "")
-    return unquote(parts[0])
+            return Passed(found.profile, "/" + "/".join(rest) if rest else "", found.why)
+    found = names.meaning(unquote(parts[0]))
+    return found if isinstance(found, UnknownModel) else names.unknown("")
 
 
 def open_to_all(method: str, target: str) -> Endpoint | None:

@@ -56,6 +56,7 @@ class Order:
         traits: What the body tells of the request's class.
         stream: Its client asked for an event stream and will get one.
         conditions: On which it is served.
+        why: Why the profile that serves it is the one, in one sentence.
     """
 
     method: str = "POST"
@@ -66,6 +67,7 @@ class Order:
     traits: Traits = field(default_factory=Traits)
     stream: bool = False
     conditions: Conditions
+    why: str = ""
 
 
 class Exchange:
@@ -73,6 +75,7 @@ class Exchange:
 
     Attributes:
         order: What the engine is asked.
+        headers: Of whatever answers the client.
         response: What was begun towards the client, or None while any answer is possible.
         relayed: Whether anything of an engine's answer was sent, so that no other may follow.
         lease: The engine that was used last.
@@ -80,7 +83,7 @@ class Exchange:
     """
 
     def __init__(self, request: web.Request, order: Order, *, headers: Mapping[str, str]) -> None:
-        self._request, self._headers = request, headers
+        self._request, self.headers = request, headers
         self.order = order
         self.on_begin: Callable[[], None] = lambda: None
         self._tap = Tap(sse=False)
@@ -139,7 +142,7 @@ class Exchange:
         """
         if self.response is None:
             own = {"Content-Type": EVENTS, "Cache-Control": "no-cache", **NO_BUFFERING}
-            self.response = web.StreamResponse(headers={**self._headers, **own})
+            self.response = web.StreamResponse(headers={**self.headers, **own})
             self._sse, self._tap = True, Tap(sse=True)
             with anyio.CancelScope(shield=True):  # half a head would be no response
                 await self._send(self.response.prepare(self._request))
@@ -202,7 +205,7 @@ class Exchange:
         return Reply(
             status=answer.status,
             reason=answer.reason,
-            headers={**to_client(answer.headers), **self._headers, **own},
+            headers={**to_client(answer.headers), **self.headers, **own},
         )
 
     async def _send(self, sending: Awaitable[object]) -> None:

@@ -61,6 +61,7 @@ class ModelCard:
             for it now.
         title: What programs with a user interface show.
         description: One sentence, or None.
+        tags: Of a model its own; of a pool those that may follow its name.
     """
 
     id: str
@@ -71,6 +72,7 @@ class ModelCard:
     profile: str | None = None
     title: str | None = None
     description: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 def error(  # noqa: D417 - the others are the fields of OpenAI's error object
@@ -102,6 +104,8 @@ def unknown_model(outcome: UnknownModel) -> web.Response:
     if not outcome.name:
         message = f"the request names no model and none is the default; known: {shown}"
         return error(404, message, code="model_not_found", param="model")
+    if outcome.pool is not None:
+        return error(404, _no_such_tags(outcome), code="model_not_found", param="model")
     message = f"no model is called {outcome.name[:200]!r}"
     if outcome.removed:
         message += " any more: the configuration was read again without it"
@@ -110,6 +114,17 @@ def unknown_model(outcome: UnknownModel) -> web.Response:
     else:
         message += f"; known: {shown}"
     return error(404, message, code="model_not_found", param="model")
+
+
+def _no_such_tags(outcome: UnknownModel) -> str:
+    """Which tags behind a pool's name are not met, and which there are."""
+    known = ", ".join(outcome.known_tags[:NAMES_SHOWN]) or "none"
+    strange = [tag for tag in outcome.tags if tag not in outcome.known_tags]
+    if strange:
+        tag = strange[0][:200]
+        return f"no model of {outcome.pool} has the tag {tag!r}; the tags there are: {known}"
+    asked = " and ".join(outcome.tags)
+    return f"no model of {outcome.pool} has the tags {asked} together; the tags there are: {known}"
 
 
 def not_open(method: str, target: str) -> web.Response:
@@ -214,6 +229,7 @@ def _listed(card: ModelCard, view: EngineView | None) -> Json:
             "mtpd": {
                 "profile": card.profile or card.id,
                 "slots": card.slots,
+                "tags": list(card.tags),
                 "context_total": None if card.context is None else card.context * card.slots,
                 **_running(view if state == "loaded" else None),
             },

@@ -9,7 +9,7 @@ number of tokens is configured, is that one value replaced or added.
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -21,20 +21,24 @@ from mtpd.proxy.rename import renamed
 from mtpd.proxy.traits import Traits, traits_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = [
     "BadBody",
+    "Meaning",
     "Names",
+    "PoolMeaning",
     "Route",
     "Routed",
     "UnknownModel",
     "route",
-    "route_name",
 ]
 
 AUTO = "auto"
 """The model name that leaves the choice to the daemon."""
+
+TAGS_BEHIND = ":"
+"""Stands between a pool's name and the tags that a request requires, as in auto:uncensored."""
 
 DEFAULT_POOL = "default"
 PLAIN = Endpoint("", "")
@@ -50,12 +54,14 @@ class Routed:
         stream: Whether the client asked for a stream.
         body: The bytes for the engine.
         traits: What the body tells of the request's class.
+        why: Why this profile, in one sentence.
     """
 
     profile: str
     stream: bool
     body: bytes = field(repr=False)
     traits: Traits = field(default_factory=Traits)
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +73,52 @@ class UnknownModel:
         known: Every name that would have been understood, sorted.
         close: The known names that look like it, best first.
         removed: Whether it was a name before the configuration was read again.
+        pool: The pool, if only the tags behind its name are not met.
+        tags: Those tags, sorted.
+        known_tags: Every tag that a model of the pool has, sorted.
     """
 
     name: str
     known: tuple[str, ...]
     close: tuple[str, ...]
     removed: bool = False
+    pool: str | None = None
+    tags: tuple[str, ...] = ()
+    known_tags: tuple[str, ...] = ()
 
 
 Route = Routed | UnknownModel | BadBody
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The profile that a name leads to at this moment, and why, in one sentence."""
+
+    profile: str
+    why: str = ""
+
+
+def _none_of_them(_tags: frozenset[str]) -> Meaning | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMeaning:
+    """What a pool means at this moment.
+
+    Attributes:
+        now: Who answers a request that requires no tags.
+        tags: Every tag that a member has, sorted.
+        among: Who answers one that requires some; None where no member has them all.
+    """
+
+    now: Meaning
+    tags: tuple[str, ...] = ()
+    among: Callable[[frozenset[str]], Meaning | None] = _none_of_them
+
+
+def _no_reason(_profile: str) -> str:
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,51 +127,91 @@ class Names:
 
     Attributes:
         profiles: Names and aliases of profiles, each with its profile.
-        pools: Pools, each with the profile that is chosen for it now.
+        pools: Pools, each with what it means now.
+        everything: What the tags behind ``auto`` choose from where no pool is the default.
+        why: Why a profile that was asked for by its own name is served as it is.
         upstream: What the engine of a profile calls its model, where requests must say so.
         serving: The profile that is being served, or None.
         removed: Names that meant something before the configuration was read again.
     """
 
     profiles: Mapping[str, str]
-    pools: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    pools: Mapping[str, PoolMeaning] = field(default_factory=lambda: MappingProxyType({}))
+    everything: PoolMeaning | None = None
+    why: Callable[[str], str] = _no_reason
     upstream: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     serving: str | None = None
     removed: frozenset[str] = frozenset()
 
     @property
-    def default(self) -> str | None:
-        """The profile of a request that names none.
+    def default_pool(self) -> str | None:
+        """The pool that ``auto`` stands for: "default", else the only one, else None."""
+        if DEFAULT_POOL in self.pools:
+            return DEFAULT_POOL
+        return next(iter(self.pools)) if len(self.pools) == 1 else None
 
-        The only one; else the choice of the pool "default"; else the only pool's;
-        else the one being served; else None.
+    @property
+    def default(self) -> Meaning | None:
+        """Who answers a request that names no model.
+
+        The only profile; else who answers for the default pool; else who serves; else None.
         """
         distinct = set(self.profiles.values())
         if len(distinct) == 1:
-            return next(iter(distinct))
-        if DEFAULT_POOL in self.pools:
-            return self.pools[DEFAULT_POOL]
-        if len(self.pools) == 1:
-            return next(iter(self.pools.values()))
-        return self.serving
+            return self._exactly(next(iter(distinct)))
+        if self.default_pool is not None:
+            return self.pools[self.default_pool].now
+        return None if self.serving is None else self._exactly(self.serving)
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Every name that ``resolve`` understands."""
+        """Every name that ``meaning`` understands, without the tags that may follow a pool."""
         return tuple(sorted({*self.profiles, *self.pools, AUTO}))
 
-    def resolve(self, name: str) -> str | None:
-        """The profile behind a name, alias, pool or "auto"; None for an unknown name."""
+    def meaning(self, name: str) -> Meaning | UnknownModel:
+        """What a name, alias, pool or "auto" leads to; a pool's name may be followed by tags.
+
+        The exact name of a model or pool always means just that, whatever it contains.
+        """
         if name in self.profiles:
-            return self.profiles[name]
+            return self._exactly(self.profiles[name])
         if name in self.pools:
-            return self.pools[name]
-        return self.default if name in ("", AUTO) else None
+            return self.pools[name].now
+        if name in ("", AUTO):
+            return self.default or self.unknown(name)
+        return self._tagged(name) or self.unknown(name)
+
+    def resolve(self, name: str) -> str | None:
+        """The profile behind a name; None for one that is not understood."""
+        found = self.meaning(name)
+        return found.profile if isinstance(found, Meaning) else None
 
     def unknown(self, name: str) -> UnknownModel:
-        """What is told about a name that ``resolve`` does not understand."""
+        """What is told about a name that ``meaning`` does not understand."""
         close = _close(name, self.known)
         return UnknownModel(name, self.known, close, removed=name in self.removed)
+
+    def _exactly(self, profile: str) -> Meaning:
+        return Meaning(profile, self.why(profile))
+
+    def _tagged(self, name: str) -> Meaning | UnknownModel | None:
+        """A pool, the longest that fits, with tags behind it; None if there is no such pool."""
+        for at in range(len(name) - 1, 0, -1):
+            if name[at] != TAGS_BEHIND:
+                continue
+            pool = name[:at]
+            found = self._auto_pool() if pool == AUTO else self.pools.get(pool)
+            if found is None:
+                continue
+            tags = frozenset(filter(None, map(str.strip, name[at + 1 :].split(","))))
+            meaning = found.among(tags) if tags <= set(found.tags) else None
+            return meaning or replace(
+                self.unknown(name), pool=pool, tags=tuple(sorted(tags)), known_tags=found.tags
+            )
+        return None
+
+    def _auto_pool(self) -> PoolMeaning | None:
+        return self.everything if self.default_pool is None else self.pools[self.default_pool]
 
 
 def route(
@@ -154,18 +237,12 @@ def route(
     stream = parsed.get("stream", False)
     if not isinstance(stream, bool | None):
         return BadBody("'stream' must be true or false", "stream")
-    profile = route_name(model, names)
-    if isinstance(profile, UnknownModel):
-        return profile
-    name = names.upstream.get(profile)
+    found = names.meaning(model)
+    if isinstance(found, UnknownModel):
+        return found
+    name = names.upstream.get(found.profile)
     sent = examined.body if name is None else renamed(examined.body, name)
-    return Routed(profile, stream is True, sent, traits_of(parsed))
-
-
-def route_name(model: str, names: Names) -> str | UnknownModel:
-    """The profile of a request that names its model outside a JSON body; "" for none."""
-    profile = names.resolve(model)
-    return names.unknown(model) if profile is None else profile
+    return Routed(found.profile, stream is True, sent, traits_of(parsed), found.why)
 
 
 def _close(name: str, known: Iterable[str]) -> tuple[str, ...]:

@@ -103,6 +103,7 @@ async def test_the_models_are_listed_with_what_is_loaded() -> None:
                 "mtpd": {
                     "profile": "a",
                     "slots": 2,
+                    "tags": [],
                     "context_total": 8192,
                     "drafter": "none",
                     "depth": 0,

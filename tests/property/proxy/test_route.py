@@ -7,14 +7,18 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mtpd.proxy.route import BadBody, Names, Routed, UnknownModel, route
+from mtpd.proxy.route import BadBody, Meaning, Names, PoolMeaning, Routed, UnknownModel, route
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner),
     max_leaves=8,
 )
-NAMES = Names(profiles={"a": "a", "b": "b", "alias": "a"}, pools={"default": "b"}, serving="a")
+NAMES = Names(
+    profiles={"a": "a", "b": "b", "alias": "a"},
+    pools={"default": PoolMeaning(Meaning("b"))},
+    serving="a",
+)
 
 
 @settings(max_examples=300)
@@ -39,3 +43,25 @@ def test_a_routed_request_goes_to_a_profile_that_exists(
         case BadBody(param=param):
             assert param == "stream"
             assert stream is not None
+
+
+TAGS = ("safe", "code", "a:b")
+MEMBERS = st.dictionaries(st.sampled_from("xyz"), st.sets(st.sampled_from(TAGS)), min_size=1)
+
+
+@given(MEMBERS, st.sampled_from(["auto", "pool"]), st.lists(st.sampled_from([*TAGS, "nope"])))
+def test_tags_lead_to_a_member_that_has_them_all_or_to_what_is_known(
+    members: dict[str, set[str]], pool: str, asked: list[str]
+) -> None:
+    def among(tags: frozenset[str]) -> Meaning | None:
+        return next((Meaning(name) for name, own in members.items() if tags <= own), None)
+
+    known = tuple(sorted({tag for own in members.values() for tag in own}))
+    meant = PoolMeaning(Meaning(next(iter(members))), known, among)
+    names = Names(profiles={"x": "x", "other": "other"}, pools={"pool": meant})
+    match names.meaning(f"{pool}:{','.join(asked)}"):
+        case Meaning(profile):
+            assert set(asked) <= members[profile]
+        case UnknownModel(pool=told, tags=tags, known_tags=there):
+            assert (told, set(tags), there) == (pool, set(asked), known)
+            assert not any(set(asked) <= own for own in members.values())

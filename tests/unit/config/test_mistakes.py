@@ -241,6 +241,27 @@ if TYPE_CHECKING:
             ),
         ),
         (
+            (
+                "[models.m]\nmodel = 'm'\ntags = ['safe']\n"
+                "[pools.p]\nmembers = ['m']\nrequire_tags = ['uncensored']\n"
+            ),
+            "mtpd.toml:6: pools.p.require_tags: no member has uncensored; their tags are: safe",
+        ),
+        (
+            "[models.m]\nmodel = 'm'\ntags = ['safe', 'a,b']\n",
+            (
+                "mtpd.toml:3: models.m.tags.1: 'a,b' could not be asked for: no commas, and no"
+                " spaces around it"
+            ),
+        ),
+        (
+            "[models.m]\nmodel = 'm'\naliases = ['auto:safe']\n",
+            (
+                "mtpd.toml:3: models.m.aliases.0: 'auto:safe' is reserved: it asks for a model"
+                " with that tag"
+            ),
+        ),
+        (
             '[pools.p]\nmembers = ["tiny-chained"]\nquality_bound = 0.9\n',
             "mtpd.toml:3: pools.p.quality_bound: must be greater than or equal to 1, not 0.9",
         ),

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from structlog.testing import capture_logs
 
+from mtpd.bus import Bus
 from mtpd.config.data import bundled_model
 from mtpd.config.model import Pool
 from mtpd.control.choices import Choices
+from mtpd.control.recorder import StoreRecorder
 from mtpd.control.restore import restore
 from mtpd.engine.launch import LaunchPlanner
 from mtpd.store.db import Database
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
     from mtpd.config.model import Config
     from mtpd.types import EngineBinary
     from tuner.types import Arm
+
+
+async def undescribed(_profile: str, _digest: str) -> None:
+    return None
+
 
 PAIR = Pool(name="both", members=("alpha", "beta"))
 
@@ -101,7 +108,13 @@ class Kept:
     ) -> Choices:
         settings = settings or self.config()
         choices = Choices(config=settings)
-        await restore(settings, choices, self.journal, self.planner(settings, binary))
+        recorder = StoreRecorder(
+            measurements=Measurements(db=self.db, clock=FakeClock()),
+            journal=self.journal,
+            bus=Bus(boot="b", clock=FakeClock()),
+            describe=undescribed,
+        )
+        await restore(settings, choices, recorder, self.planner(settings, binary))
         return choices
 
 

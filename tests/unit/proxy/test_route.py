@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mtpd.proxy.route import BadBody, Names, Routed, UnknownModel, route
+from mtpd.proxy.route import BadBody, Meaning, Names, PoolMeaning, Routed, UnknownModel, route
 
 TWO = {"tiny-chained": "tiny-chained", "tiny-unchained": "tiny-unchained", "fast": "tiny-chained"}
 
@@ -37,7 +37,13 @@ def test_only_the_name_is_another_where_the_engine_has_one_of_its_own() -> None:
 
 
 def test_a_pool_and_auto_lead_to_what_is_chosen_now() -> None:
-    names = Names(profiles=TWO, pools={"default": "tiny-unchained", "code": "tiny-chained"})
+    names = Names(
+        profiles=TWO,
+        pools={
+            "default": PoolMeaning(Meaning("tiny-unchained")),
+            "code": PoolMeaning(Meaning("tiny-chained")),
+        },
+    )
     assert route(body(model="code"), names) == Routed(
         "tiny-chained", stream=False, body=body(model="code")
     )
@@ -47,7 +53,7 @@ def test_a_pool_and_auto_lead_to_what_is_chosen_now() -> None:
 
 
 def test_a_profile_that_is_named_like_a_pool_wins() -> None:
-    names = Names(profiles=TWO, pools={"fast": "tiny-unchained"})
+    names = Names(profiles=TWO, pools={"fast": PoolMeaning(Meaning("tiny-unchained"))})
     assert names.resolve("fast") == "tiny-chained"
 
 
@@ -55,14 +61,22 @@ def test_a_profile_that_is_named_like_a_pool_wins() -> None:
     ("names", "expected"),
     [
         (Names(profiles={"a": "a", "b": "a"}, serving=None), "a"),
-        (Names(profiles=TWO, pools={"default": "tiny-unchained"}, serving="x"), "tiny-unchained"),
-        (Names(profiles=TWO, pools={"p": "tiny-chained"}, serving="x"), "tiny-chained"),
+        (
+            Names(
+                profiles=TWO, pools={"default": PoolMeaning(Meaning("tiny-unchained"))}, serving="x"
+            ),
+            "tiny-unchained",
+        ),
+        (
+            Names(profiles=TWO, pools={"p": PoolMeaning(Meaning("tiny-chained"))}, serving="x"),
+            "tiny-chained",
+        ),
         (Names(profiles=TWO, serving="tiny-unchained"), "tiny-unchained"),
         (Names(profiles=TWO), None),
     ],
 )
 def test_a_request_without_a_model_gets_the_default(names: Names, expected: str | None) -> None:
-    assert names.default == expected
+    assert names.default == (None if expected is None else Meaning(expected))
     for raw in (body(prompt="x"), body(model=""), body(model=None)):
         match route(raw, names):
             case Routed(profile):
@@ -74,7 +88,9 @@ def test_a_request_without_a_model_gets_the_default(names: Names, expected: str 
 
 
 def test_an_unknown_model_comes_with_the_known_names_and_the_close_ones() -> None:
-    outcome = route(body(model="Tiny-Chaned"), Names(profiles=TWO, pools={"default": "x"}))
+    outcome = route(
+        body(model="Tiny-Chaned"), Names(profiles=TWO, pools={"default": PoolMeaning(Meaning("x"))})
+    )
     assert outcome == UnknownModel(
         "Tiny-Chaned",
         ("auto", "default", "fast", "tiny-chained", "tiny-unchained"),
@@ -107,3 +123,55 @@ def test_a_null_stream_is_no_stream() -> None:
     outcome = route(b'{"model": "fast", "stream": null}', Names(profiles=TWO))
     assert isinstance(outcome, Routed)
     assert outcome.stream is False
+
+
+def tagged(*members: tuple[str, set[str]]) -> PoolMeaning:
+    def among(tags: frozenset[str]) -> Meaning | None:
+        able = (Meaning(name, f"has {len(tags)}") for name, own in members if tags <= own)
+        return next(able, None)
+
+    known = tuple(sorted({tag for _, own in members for tag in own}))
+    return PoolMeaning(Meaning(members[0][0], "first"), known, among)
+
+
+MODELS = ("tiny-chained", {"safe", "a:b"}), ("tiny-unchained", {"safe", "uncensored"})
+TAGGED = Names(profiles={**TWO, "default:own": "tiny-chained"}, pools={"default": tagged(*MODELS)})
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("auto", "tiny-chained"),
+        ("auto:", "tiny-chained"),
+        ("auto:safe", "tiny-chained"),
+        ("auto:uncensored", "tiny-unchained"),
+        ("auto: uncensored , safe,", "tiny-unchained"),
+        ("default:uncensored", "tiny-unchained"),
+        ("default:a:b", "tiny-chained"),
+        ("default:own", "tiny-chained"),
+    ],
+)
+def test_tags_behind_a_pool_leave_the_members_that_have_them(name: str, expected: str) -> None:
+    found = route(body(model=name), TAGGED)
+    assert isinstance(found, Routed)
+    assert found.profile == expected
+
+
+def test_the_longest_pool_name_is_the_pool() -> None:
+    pools = {"a": tagged(("short", {"b", "c"})), "a:b": tagged(("long", {"c"}))}
+    names = Names(profiles=TWO, pools=pools)
+    assert (names.resolve("a:b:c"), names.resolve("a:b")) == ("long", "long")
+
+
+@pytest.mark.parametrize("name", ["auto:fast", "default:safe,fast", "auto:a:b,uncensored"])
+def test_tags_that_no_member_has_are_told_with_the_known_ones(name: str) -> None:
+    found = route(body(model=name), TAGGED)
+    assert isinstance(found, UnknownModel)
+    assert found.pool == name.split(":", 1)[0]
+    assert found.known_tags == ("a:b", "safe", "uncensored")
+
+
+def test_a_tag_behind_a_model_is_an_unknown_name() -> None:
+    found = TAGGED.meaning("fast:safe")
+    assert isinstance(found, UnknownModel)
+    assert (found.pool, found.name) == (None, "fast:safe")
