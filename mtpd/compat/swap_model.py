@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from mtpd.compat import commands, macros, swap_opaque, swap_serving
+from mtpd.compat import commands, macros, swap_filters, swap_opaque, swap_serving
 from mtpd.compat.arguments import Source, from_environment, parse
 from mtpd.compat.names import is_alias, profile_name
 from mtpd.compat.overlay import overlay, put_list
@@ -49,7 +49,7 @@ class _Model(SwapTable):
         self.keys_without_effect()
         if not isinstance(command, commands.Opaque):
             self.of_the_engine()
-        self.filters_and_metadata()
+        self.put_metadata()
         if len(self.into.faults) > before or command is None:
             return
         self.profile(command)
@@ -96,12 +96,7 @@ class _Model(SwapTable):
         if check not in {"", "/health"}:
             self.tell(Kind.NOTE, "mtpd asks /health and for a first token", "checkEndpoint")
 
-    def filters_and_metadata(self) -> None:
-        for key, value in as_table(self.table.get("filters")).items():
-            if not is_empty(value):
-                self.expand(value, "filters", key)
-                message = "a request is relayed as it came"
-                self.tell(Kind.NOT_HONOURED, message, "filters", key)
+    def put_metadata(self) -> None:
         for key, value in as_table(self.table.get("metadata")).items():
             self.metadata[key] = self.expand(value, "metadata", key)
             if key != "mtpd" and not is_empty(value):
@@ -162,7 +157,7 @@ class _Model(SwapTable):
         return at
 
     def named(self) -> tuple[str, ...]:
-        """Where the profile is put, with its aliases."""
+        """Where the profile is put, with its aliases and what is changed under each."""
         aliases = self.aliases()
         key, line = self.at, self.line()
         profile = profile_name(self.name, aliases, self.into, line=line, key=key)
@@ -171,6 +166,7 @@ class _Model(SwapTable):
         if aliases:
             places = {alias: self.alias_place(alias) for alias in aliases}
             put_list((*at, "aliases"), places, self.into)
+        swap_filters.put_filters(self, at, aliases)
         return at
 
     def word_lines(self) -> dict[str, int]:
@@ -207,8 +203,7 @@ class _Model(SwapTable):
                 self.fault("must be a name", "aliases", number)
                 continue
             found += self.usable(macros.plain(name), "aliases", number)
-        by_id = as_table(as_table(self.table.get("filters")).get("setParamsByID"))
-        for key in by_id:
+        for key in swap_filters.names_of(self.table):
             name = macros.plain(self.expand(key, "filters", "setParamsByID", key))
             if name != self.name and name not in found:
                 found += self.usable(name, "filters", "setParamsByID", key)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mtpd.config.checks import Listen, parse_host, parse_listen
 from mtpd.config.data import bundled_model
+from mtpd.config.filters import build_filters
 from mtpd.config.model import (
     BodyLimits,
     BudgetConfig,
@@ -176,6 +177,7 @@ def _profile(name: str, table: ModelTable, origins: Origins) -> Profile:
         description=table.description,
         unlisted=table.unlisted,
         upstream_model=table.upstream_model,
+        filters=build_filters(table.filters),
         ttl_s=table.ttl_s,
         ready_timeout_s=table.ready_timeout_s,
         stop_timeout_s=table.stop_timeout_s,

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mtpd.config.filters import check_filters
 from mtpd.config.model import ENGINE_ENV_RULE, may_set_for_engine
 from mtpd.config.opaque import check_kind
 
@@ -162,6 +163,7 @@ def _model(path: Path, name: str, model: ModelTable) -> Iterator[Finding]:
     if not _NAME.fullmatch(name):
         yield path, f"{name!r} is not a model name: letters, digits and . _ + : - (at most 100)"
     yield from check_kind(path, model)
+    yield from check_filters(path, name, model)
     if model.kind == "opaque":
         return
     file = model.model or ""

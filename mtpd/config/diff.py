@@ -50,7 +50,7 @@ _CAPTURED: Mapping[str, frozenset[str]] = MappingProxyType(
 
 _DESCRIPTIVE = (
     *("aliases", "tags", "quality", "concurrency_limit"),
-    *("title", "description", "unlisted", "upstream_model", "timeouts", "loading_state"),
+    *("title", "description", "unlisted", "upstream_model", "filters", "timeouts", "loading_state"),
     *("ttl_s", "ready_timeout_s", "stop_timeout_s", "stop_command"),
 )
 """Of a model: what its engine never sees."""

@@ -20,6 +20,7 @@ from mtpd.config.serving import (
     ServerTimeouts,
 )
 from mtpd.config.tables import (
+    Filters,
     Group,
     HardwareProfile,
     Message,
@@ -43,6 +44,7 @@ __all__ = [
     "DrafterConfig",
     "EngineConfig",
     "EngineTimeouts",
+    "Filters",
     "Fit",
     "Group",
     "HardwareProfile",
@@ -249,6 +251,7 @@ class Profile:
         unlisted: Whether ``/v1/models`` leaves it out; it can be asked for all the same.
         upstream_model: The name that requests to its engine carry in place of the client's;
             None leaves them as they came.
+        filters: What else is changed in requests to its engine.
         ttl_s: As ``[server] ttl_s`` for this model; None follows that.
         ready_timeout_s: As ``[engine] ready_timeout_s`` likewise.
         stop_timeout_s: As ``[engine] stop_timeout_s`` likewise.
@@ -284,6 +287,7 @@ class Profile:
     description: str | None = None
     unlisted: bool = False
     upstream_model: str | None = None
+    filters: Filters = field(default_factory=Filters)
     ttl_s: float | None = None
     ready_timeout_s: float | None = None
     stop_timeout_s: float | None = None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
+import json
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING
 
 from mtpd.config.locate import Path, dotted
-from mtpd.config.model import ServerConfig
+from mtpd.config.model import Filters, ServerConfig
 from mtpd.views import ConfigValueView
 
 if TYPE_CHECKING:
@@ -59,10 +60,30 @@ def _table(path: Path, table: object) -> Iterator[tuple[Path, Json]]:
             yield from (((*here, name), "(not shown)") for name, _ in value)
         elif field.name == "opaque":
             yield from _table(path, value)
+        elif isinstance(value, Filters):
+            yield from _filters(here, value)
         elif is_dataclass(value):
             yield from _table(here, value)
         else:
             yield here, _plain(value)
+
+
+def _filters(path: Path, filters: Filters) -> Iterator[tuple[Path, Json]]:
+    yield (*path, "strip"), [".".join(one) for one in filters.strip]
+    tables = (("set",), filters.set), *((("set_by_name", n), s) for n, s in filters.by_name)
+    for below, settings in tables:
+        for setting in settings:
+            key = ".".join(setting.path) + ("?" if setting.soft else "")
+            yield from _below((*path, *below, key), json.loads(setting.value))
+
+
+def _below(path: Path, value: Json) -> Iterator[tuple[Path, Json]]:
+    """The values of a table, as their places are kept."""
+    if isinstance(value, dict) and value:
+        for key, one in value.items():
+            yield from _below((*path, key), one)
+    else:
+        yield path, value
 
 
 def _plain(value: object) -> Json:

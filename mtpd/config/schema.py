@@ -17,6 +17,7 @@ __all__ = [
     "DrafterTable",
     "EngineTable",
     "EngineTimeoutsTable",
+    "FiltersTable",
     "GroupTable",
     "HardwareTable",
     "LaunchTable",
@@ -179,6 +180,14 @@ class DrafterTable(Table):
     model: Text | None = None
 
 
+class FiltersTable(Table):
+    """``[models.NAME.filters]``."""
+
+    strip: list[Text] = Field(default_factory=list)
+    set: dict[str, object] = Field(default_factory=dict)
+    set_by_name: dict[str, dict[str, object]] = Field(default_factory=dict)
+
+
 class LaunchTable(Table):
     """How an engine is started; also ``[model_defaults]`` of a hardware profile."""
 
@@ -215,6 +224,7 @@ class ModelTable(LaunchTable):
     description: Text | None = None
     unlisted: bool = False
     upstream_model: Text | None = None
+    filters: FiltersTable = Field(default_factory=FiltersTable)
     ttl_s: Ttl | None = None
     ready_timeout_s: Patience | None = None
     stop_timeout_s: Patience | None = None

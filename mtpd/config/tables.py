@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Group", "HardwareProfile", "Message", "Opaque", "Workload", "WorkloadPrompt"]
+__all__ = [
+    "Filters",
+    "Group",
+    "HardwareProfile",
+    "Message",
+    "Opaque",
+    "Setting",
+    "Workload",
+    "WorkloadPrompt",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +68,36 @@ class Opaque:
     check: str | None = "/health"
     env: tuple[tuple[str, str], ...] = ()
     vram_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A parameter that requests for a model get.
+
+    Attributes:
+        path: Its name; more than one where it stands in a table.
+        value: As JSON.
+        soft: Whether only requests get it that have none.
+    """
+
+    path: tuple[str, ...]
+    value: str
+    soft: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What is changed in the JSON body of every request for a model, in this order.
+
+    Attributes:
+        strip: Parameters that are taken out.
+        set: Parameters that are put in.
+        by_name: Those of requests that ask for the model by a certain name.
+    """
+
+    strip: tuple[tuple[str, ...], ...] = ()
+    set: tuple[Setting, ...] = ()
+    by_name: tuple[tuple[str, tuple[Setting, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

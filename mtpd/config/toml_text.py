@@ -25,7 +25,7 @@ def toml_text(table: Mapping[str, object]) -> str:
 
 def _lines(at: tuple[str, ...], table: Mapping[str, object]) -> Iterator[str]:
     values = {key: value for key, value in table.items() if not isinstance(value, dict)}
-    if at and values:
+    if at and (values or not table):
         yield f"[{dotted(at)}]"
     for key, value in values.items():
         yield f"{dotted((key,))} = {_value(value)}"
@@ -43,4 +43,7 @@ def _value(value: object) -> str:
         return repr(value)
     if isinstance(value, list):
         return f"[{', '.join(_value(item) for item in value)}]"
+    if isinstance(value, dict):  # within an array, where a table has no lines of its own
+        pairs = (f"{dotted((key,))} = {_value(item)}" for key, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
     raise TypeError(value)

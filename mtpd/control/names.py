@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mtpd.config.model import Purpose
+from mtpd.config.tables import Filters
 from mtpd.control.pooling import Field, meaning
 from mtpd.proxy.route import AUTO, Names
 
@@ -46,6 +47,7 @@ def names(
         everything=meaning(Field(name=AUTO, members=texts), choices, running),
         why=lambda name: choices.of_profile(config.profiles[name]).reason,
         upstream=upstream,
+        filters={p.name: p.filters for p in config.profiles.values() if p.filters != Filters()},
         serving=None if serving is None else serving.profile,
         removed=removed,
     )

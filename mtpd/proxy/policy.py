@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mtpd.config.serving import BodyLimits
     from mtpd.proxy.endpoints import Endpoint
 
-__all__ = ["Examined", "examine"]
+__all__ = ["Examined", "capped", "examine", "violation"]
 
 MAX_GRAMMAR = 64 * 1024
 """Characters of a grammar, and of a schema that becomes one."""
@@ -85,10 +85,11 @@ def examine(body: bytes, endpoint: Endpoint, limits: BodyLimits) -> Examined | B
     fields = parse(body)
     if isinstance(fields, BadBody):
         return fields
-    return _violation(fields, limits) or Examined(fields, _capped(body, fields, endpoint, limits))
+    return violation(fields, limits) or Examined(fields, capped(body, fields, endpoint, limits))
 
 
-def _violation(fields: Mapping[str, object], limits: BodyLimits) -> BadBody | None:
+def violation(fields: Mapping[str, object], limits: BodyLimits) -> BadBody | None:
+    """What a client may not ask for, or None; total."""
     checks: tuple[Callable[[Mapping[str, object], BodyLimits], BadBody | None], ...] = (
         _others,
         _numbers,
@@ -100,7 +101,7 @@ def _violation(fields: Mapping[str, object], limits: BodyLimits) -> BadBody | No
     return next((bad for check in checks if (bad := check(fields, limits)) is not None), None)
 
 
-def _capped(
+def capped(
     body: bytes, fields: Mapping[str, object], endpoint: Endpoint, limits: BodyLimits
 ) -> bytes:
     """The body, with the configured number of tokens where it names none, or an endless one."""

@@ -2,8 +2,8 @@
 
 Covers the model name and the stream flag; what a body may hold is ``mtpd.proxy.policy``'s.
 The body is not changed: llama-server ignores ``model``, so what the client sent is what the
-engine gets. Only where the profile names another for its engine (``upstream_model``), or a
-number of tokens is configured, is that one value replaced or added.
+engine gets. Only where the profile names another for its engine (``upstream_model``), has
+``filters``, or a number of tokens is configured, are those values replaced, added or taken out.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mtpd.config.serving import BodyLimits
+from mtpd.config.tables import Filters
 from mtpd.proxy.endpoints import Endpoint
-from mtpd.proxy.json_body import BadBody
-from mtpd.proxy.policy import examine
+from mtpd.proxy.filters import completed, rewritten, stripped
+from mtpd.proxy.json_body import BadBody, parse
+from mtpd.proxy.policy import capped, violation
 from mtpd.proxy.rename import renamed
 from mtpd.proxy.traits import Traits, traits_of
 
@@ -43,6 +45,7 @@ TAGS_BEHIND = ":"
 DEFAULT_POOL = "default"
 PLAIN = Endpoint("", "")
 USUAL = BodyLimits()
+NO_FILTERS = Filters()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,7 @@ class Names:
         everything: What the tags behind ``auto`` choose from where no pool is the default.
         why: Why a profile that was asked for by its own name is served as it is.
         upstream: What the engine of a profile calls its model, where requests must say so.
+        filters: What is changed in requests for a profile, where anything is.
         serving: The profile that is being served, or None.
         removed: Names that meant something before the configuration was read again.
     """
@@ -140,6 +144,7 @@ class Names:
     everything: PoolMeaning | None = None
     why: Callable[[str], str] = _no_reason
     upstream: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    filters: Mapping[str, Filters] = field(default_factory=lambda: MappingProxyType({}))
     serving: str | None = None
     removed: frozenset[str] = frozenset()
 
@@ -225,24 +230,31 @@ def route(
         endpoint: Where it came to.
         limits: What it may hold.
     """
-    examined = examine(body, endpoint, limits)
-    if isinstance(examined, BadBody):
-        return examined
-    parsed = examined.fields
+    parsed = parse(body)
+    if isinstance(parsed, BadBody):
+        return parsed
     model = parsed.get("model")
     if model is None:
         model = ""
     if not isinstance(model, str):
         return BadBody("'model' must be a string", "model")
-    stream = parsed.get("stream", False)
-    if not isinstance(stream, bool | None):
-        return BadBody("'stream' must be true or false", "stream")
     found = names.meaning(model)
     if isinstance(found, UnknownModel):
         return found
+    filters = names.filters.get(found.profile, NO_FILTERS)
+    kept = stripped(parsed, filters)
+    bad = violation(kept, limits)
+    if bad is not None:
+        return bad
+    fields = completed(kept, filters, model)
+    stream = fields.get("stream", False)
+    if not isinstance(stream, bool | None):
+        return BadBody("'stream' must be true or false", "stream")
+    sent = capped(rewritten(body, parsed, fields), fields, endpoint, limits)
     name = names.upstream.get(found.profile)
-    sent = examined.body if name is None else renamed(examined.body, name)
-    return Routed(found.profile, stream is True, sent, traits_of(parsed), found.why)
+    if name is not None:
+        sent = renamed(sent, name)
+    return Routed(found.profile, stream is True, sent, traits_of(fields), found.why)
 
 
 def _close(name: str, known: Iterable[str]) -> tuple[str, ...]:
