@@ -68,7 +68,11 @@ def application(
     routes.mount(
         app,
         backend,
-        auth=Policy(daemon_uid=os.getuid(), hosts=lambda: config.server.hosts),
+        auth=Policy(
+            daemon_uid=os.getuid(),
+            hosts=lambda: config.server.hosts,
+            origins=lambda: config.server.cors_origins,
+        ),
         metrics=metrics,
         others=(*swap.routes(feed, board.plans, config), *router_mode.routes(config)),
         gate=gate,

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from mtpd import access
 from mtpd.actor import acting_as
+from mtpd.api import cors
 from mtpd.api.bearer import NOTHING_SHOWN, Shown, credentials
 from mtpd.api.gate import refusal
 from mtpd.api.problem import Problem
@@ -65,10 +66,12 @@ class Policy:
     Attributes:
         daemon_uid: Peers of the control socket with this uid, or root, may do everything.
         hosts: The names that are ours now beside the loopback's, ``NAME`` or ``NAME:PORT``.
+        origins: Of web pages that may use the data plane.
     """
 
     daemon_uid: int
     hosts: Callable[[], tuple[str, ...]] = tuple
+    origins: Callable[[], tuple[str, ...]] = tuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,7 @@ class Asked:
         authority: Of an absolute-form request target, else None.
         media_type: Of the body, lower case, without parameters; None without a body.
         shown: What the tokens say; not asked on the control socket.
+        asks_first: Whether a browser asks what a page may do, which it does without a token.
     """
 
     peer: Peer
@@ -104,6 +108,7 @@ class Asked:
     fetch_site: str | None = None
     media_type: str | None = None
     shown: Shown = NOTHING_SHOWN
+    asks_first: bool = False
 
     @property
     def needs(self) -> access.Scope | None:
@@ -178,15 +183,24 @@ def _has_port(host: str) -> bool:
 
 
 def _origin(asked: Asked, policy: Policy) -> Problem | None:
-    if asked.origin is None or (asked.peer.port is not None and _same_origin(asked, policy)):
+    if asked.origin is None or _is_listed(asked, policy):
+        return None
+    if asked.peer.port is not None and _same_origin(asked, policy):
         return None
     return Problem(
         slug="cross-origin",
         status=403,
         title="Requests from other origins are refused",
         detail=f"The Origin header says {asked.origin[:200]!r}, which is not this daemon.",
-        hint="mtpd answers web pages only from its own address.",
+        hint="mtpd answers web pages only from its own address, and its data plane those that "
+        "[server] cors_origins lists.",
     )
+
+
+def _is_listed(asked: Asked, policy: Policy) -> bool:
+    """Whether a page of another origin may ask this: of the data plane, and over TCP."""
+    within = asked.plane is not Plane.CONTROL and asked.peer.port is not None
+    return within and asked.origin is not None and asked.origin.lower() in policy.origins()
 
 
 def _same_origin(asked: Asked, policy: Policy) -> bool:
@@ -200,20 +214,22 @@ def _same_origin(asked: Asked, policy: Policy) -> bool:
     return hosts == {authority.removesuffix(f":{port}")} and (scheme == "http" or hosts <= ours)
 
 
-def _fetch_site(asked: Asked, _policy: Policy) -> Problem | None:
-    if asked.fetch_site is None or asked.fetch_site in {"none", "same-origin"}:
+def _fetch_site(asked: Asked, policy: Policy) -> Problem | None:
+    if asked.fetch_site in {None, "none", "same-origin"} or _is_listed(asked, policy):
         return None
     return Problem(
         slug="cross-site",
         status=403,
         title="Requests from other sites are refused",
-        detail=f"The Sec-Fetch-Site header says {asked.fetch_site[:40]!r}.",
+        detail=f"The Sec-Fetch-Site header says {str(asked.fetch_site)[:40]!r}.",
         hint="Open the address itself instead of following a page of another site.",
     )
 
 
-def _token(asked: Asked, _policy: Policy) -> Problem | None:
-    return None if asked.needs is None else asked.shown.lacks(asked.needs)
+def _token(asked: Asked, policy: Policy) -> Problem | None:
+    if asked.needs is None or (asked.asks_first and _is_listed(asked, policy)):
+        return None
+    return asked.shown.lacks(asked.needs)
 
 
 def _transport(asked: Asked, _policy: Policy) -> Problem | None:
@@ -268,6 +284,10 @@ def middleware(
         asked = _asked(request, scopes, control, gate)
         token = asked.shown.token
         problem = decide(asked, policy)
+        if asked.origin is not None and _is_listed(asked, policy) and _host(asked, policy) is None:
+            cors.admit(request, asked.origin)
+            if problem is None and asked.asks_first:
+                return cors.granted(request)
         if problem is not None:
             if gate is not None:
                 gate.refused(request, problem, None if token is None else token.name)
@@ -308,13 +328,18 @@ def _asked(
         fetch_site=_joined(request, "Sec-Fetch-Site"),
         media_type=_body_type(request),
         shown=NOTHING_SHOWN if gate is None or peer.port is None else gate.shown(_secrets(request)),
+        asks_first=cors.asks_first(request.method, request.headers),
     )
 
 
 def _plane(path: str, canonical: str, outside: Container[str], *, reads: bool) -> Plane:
     if reads and canonical in OPEN:
         return Plane.OPEN
-    if canonical in outside or any(p.startswith(CONTROL_PREFIX) for p in (path, canonical)):
+    if (
+        canonical in outside
+        or path in outside
+        or any(p.startswith(CONTROL_PREFIX) for p in (path, canonical))
+    ):
         return Plane.CONTROL
     return Plane.DATA
 

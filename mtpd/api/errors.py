@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler
 
-__all__ = ["is_inference", "mark_started", "problem_response", "problems"]
+__all__ = ["is_inference", "mark_started", "openai_response", "problem_response", "problems"]
 
 log = structlog.get_logger()
 _STARTED = web.RequestKey("mtpd.response_started", bool)
@@ -44,6 +44,21 @@ def problem_response(problem: Problem, *, headers: Mapping[str, str] | None = No
 async def mark_started(request: web.Request, _response: web.StreamResponse) -> None:
     """Remember that bytes are on their way, so that no second response is begun."""
     request[_STARTED] = True
+
+
+def openai_response(
+    problem: Problem, *, kind: str | None = None, code: str | None = None
+) -> web.Response:
+    """A problem as an error in OpenAI's shape; its kind follows from the status if left out."""
+    if kind is None:
+        ours = problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        kind = "server_error" if ours else "invalid_request_error"
+    return replies.error(
+        problem.status,
+        problem.detail if problem.hint is None else f"{problem.detail} {problem.hint}",
+        kind=kind,
+        code=problem.slug.replace("-", "_") if code is None else code,
+    )
 
 
 @web.middleware
@@ -83,13 +98,7 @@ def _told(
 ) -> web.Response:
     if not is_inference(request.path):
         return problem_response(problem, headers=headers)
-    ours = problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    response = replies.error(
-        problem.status,
-        problem.detail if problem.hint is None else f"{problem.detail} {problem.hint}",
-        kind="server_error" if ours else "invalid_request_error",
-        code=problem.slug.replace("-", "_"),
-    )
+    response = openai_response(problem)
     response.headers.update(headers or {})
     return response
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from mtpd.api.bearer import CHALLENGE, look
-from mtpd.api.errors import problem_response
-from mtpd.proxy import replies
+from mtpd.api.errors import openai_response, problem_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,15 +92,15 @@ def refusal(problem: Problem, *, data_plane: bool) -> web.Response:
         data_plane: Whether the client knows OpenAI's errors rather than problem documents.
     """
     challenge = _challenge(problem)
-    if challenge is None:
-        return problem_response(problem)
-    headers = {"WWW-Authenticate": challenge}
+    headers = {} if challenge is None else {"WWW-Authenticate": challenge}
     if not data_plane:
         return problem_response(problem, headers=headers)
+    if challenge is None:
+        forbidden = problem.status == HTTPStatus.FORBIDDEN
+        return openai_response(problem, kind="permission_error" if forbidden else None)
     unknown = problem.status == HTTPStatus.UNAUTHORIZED
-    response = replies.error(
-        problem.status,
-        f"{problem.detail} {problem.hint}",
+    response = openai_response(
+        problem,
         kind="authentication_error" if unknown else "permission_error",
         code="invalid_api_key" if unknown else "insufficient_scope",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mtpd import explanation_views, live_views, views
-from mtpd.api import errors, handlers, schema, sse
+from mtpd.api import cors, errors, handlers, schema, sse
 from mtpd.api.auth import Policy, Scope
 from mtpd.api.auth import middleware as authentication
 from mtpd.api.quality_routes import QUALITY
@@ -246,7 +246,7 @@ def mount(
     if metrics is not None:
         app.router.add_get(METRICS, metrics)
         control.add(METRICS)
-    app.on_response_prepare.append(errors.mark_started)
+    app.on_response_prepare.extend((errors.mark_started, cors.give))
     app.middlewares.extend((errors.problems, authentication(auth, scopes, control, gate)))
     sse.install(app, stream or sse.StreamSettings())
 

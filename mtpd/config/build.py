@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mtpd.config.checks import Listen, parse_host, parse_listen
+from mtpd.config.checks import Listen, parse_host, parse_listen, parse_origin
 from mtpd.config.data import bundled_model
 from mtpd.config.filters import build_filters
 from mtpd.config.model import (
@@ -122,6 +122,7 @@ def _server(table: ServerTable, origins: Origins) -> ServerConfig:
         timeouts=ServerTimeouts(**dict(table.timeouts)),
         limits=BodyLimits(**dict(table.limits)),
         hosts=tuple(filter(None, map(parse_host, table.hosts))),
+        cors_origins=tuple(filter(None, map(parse_origin, table.cors_origins))),
         max_in_flight_per_token=table.max_in_flight_per_token,
         max_waiting_per_token=table.max_waiting_per_token,
         poison_after=table.poison_after,

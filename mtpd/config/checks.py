@@ -40,6 +40,7 @@ __all__ = [
     "did_you_mean",
     "parse_host",
     "parse_listen",
+    "parse_origin",
 ]
 
 Finding = tuple["Path", str]
@@ -51,6 +52,8 @@ _HOST = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?)"
     r"(?::(?P<port>[0-9]{1,5}))?"
 )
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+_USUAL_PORTS = {"http": ":80", "https": ":443"}
 _RESERVED = "auto"
 _MAX_PORT = 65_535
 _MIN_SLOT_CONTEXT = 256  # the engine rounds each slot's cells up to a multiple of 256
@@ -99,6 +102,15 @@ def parse_host(text: str) -> str | None:
     return f"{match['host'].lower()}{port}"
 
 
+def parse_origin(text: str) -> str | None:
+    """The origin of web pages as a browser sends it; None if no browser would."""
+    scheme, _, rest = text.lower().partition("://")
+    host = parse_host(rest)
+    if host is None or not _SCHEME.fullmatch(scheme):
+        return None
+    return f"{scheme}://{host.removesuffix(_USUAL_PORTS.get(scheme, ':'))}"
+
+
 def check_root(root: RootTable, *, all_models: frozenset[str]) -> Iterator[Finding]:
     """Everything in ``mtpd.toml`` and the model profiles that contradicts itself.
 
@@ -134,6 +146,9 @@ def _server(server: ServerTable) -> Iterator[Finding]:
     for number, host in enumerate(server.hosts):
         if parse_host(host) is None:
             yield ("server", "hosts", number), _no_host(host)
+    for number, origin in enumerate(server.cors_origins):
+        if parse_origin(origin) is None:
+            yield ("server", "cors_origins", number), _no_origin(origin)
     if server.control_socket is not None:
         yield from _path(("server", "control_socket"), server.control_socket)
 
@@ -142,6 +157,12 @@ def _no_host(host: str) -> str:
     if host == "*":
         return "must name each host: '*' would let any web page in, by DNS rebinding"
     return f"must be NAME or NAME:PORT, a name or an address such as '[fd00::5]', not {host!r}"
+
+
+def _no_origin(origin: str) -> str:
+    if origin == "*":
+        return "must name each origin: '*' would let any web page use the models"
+    return f"must be SCHEME://HOST or SCHEME://HOST:PORT, as a browser sends it, not {origin!r}"
 
 
 def _engine(engine: EngineTable) -> Iterator[Finding]:

@@ -104,6 +104,7 @@ class ServerTable(Table):
     batch_max_s: float = Field(default=30.0, ge=0.0, le=_DAY_S)
     priority_age_s: float = Field(default=30.0, ge=1.0, le=_DAY_S)
     hosts: list[Text] = Field(default_factory=list)
+    cors_origins: list[Text] = Field(default_factory=list)
     max_in_flight_per_token: int = Field(default=0, ge=0, le=100_000)
     max_waiting_per_token: int = Field(default=0, ge=0, le=100_000)
     poison_after: int = Field(default=2, ge=0, le=100)

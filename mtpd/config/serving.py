@@ -133,6 +133,7 @@ class ServerConfig:
         max_waiting_per_token: Those of them that may wait per queue; 0 for no limit.
         hosts: Names beside the loopback's under which clients ask, in lower case; with a port
             where that is not the daemon's own.
+        cors_origins: Of web pages that may use the data plane, in lower case.
         loading_state: What a client is told while its model is not ready.
         timeouts: How long clients and engines may take.
         limits: What a request may hold.
@@ -158,6 +159,7 @@ class ServerConfig:
     timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
     limits: BodyLimits = field(default_factory=BodyLimits)
     hosts: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
 
     @property
     def listen(self) -> str:

@@ -62,3 +62,11 @@ async def test_the_router_loads_a_model_and_tells_when_it_is_there() -> None:
             async with client.get("/models") as response:
                 cards = {card["id"]: card for card in (await response.json())["data"]}
             assert cards["beta"]["status"] == {"value": "loaded"}
+
+
+async def test_a_request_reaches_the_engine_as_the_filters_of_its_name_make_it() -> None:
+    own = "filters = { set = { n_predict = 5 }, set_by_name.first = { n_predict = 7 } }"
+    async with home(alpha=own) as place, daemon_at(place) as (_, client):
+        for name, tokens in (("alpha", 5), ("first", 7), ("beta", 3)):
+            async with client.post("/completion", json={**ASK, "model": name}) as response:
+                assert (await response.json())["tokens_predicted"] == tokens

@@ -108,6 +108,63 @@ def test_on_the_control_socket_the_uid_decides(uid: int | None, plane: Plane, sc
         assert slug(asked) == expected, asked
 
 
+LISTED = "https://ui.example"
+OPEN_TO_UI = Policy(daemon_uid=1000, origins=lambda: (LISTED,))
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("site", [site for site, _ in SITES])
+@pytest.mark.parametrize("origin", [LISTED, LISTED.upper(), f"{LISTED}:444", "http://ui.example"])
+def test_a_page_that_is_listed_may_use_the_data_plane_alone(
+    origin: str, site: str | None, scope: Scope
+) -> None:
+    def told(plane: Plane, peer: Peer) -> str | None:
+        asked = Asked(
+            peer=peer,
+            plane=plane,
+            scope=scope,
+            hosts=("localhost:8080",),
+            origin=origin,
+            fetch_site=site,
+        )
+        problem = decide(asked, OPEN_TO_UI)
+        return None if problem is None else problem.slug
+
+    is_listed = origin.lower() == LISTED
+    assert told(Plane.DATA, Peer(port=PORT)) == (None if is_listed else "cross-origin")
+    assert told(Plane.CONTROL, Peer(port=PORT)) == "cross-origin"
+    assert told(Plane.DATA, Peer(uid=1000)) == "cross-origin"
+
+
+def test_a_listed_page_must_have_asked_for_a_name_of_ours() -> None:
+    asked = Asked(
+        peer=Peer(port=PORT), plane=Plane.DATA, scope=Scope.READ, hosts=("evil",), origin=LISTED
+    )
+    problem = decide(asked, OPEN_TO_UI)
+    assert problem is not None
+    assert problem.slug == "misdirected"
+
+
+def test_only_a_browser_that_asks_first_needs_no_token() -> None:
+    shown = Shown(required=True)
+    for first, origin, expected in (
+        (True, LISTED, None),
+        (False, LISTED, "token-missing"),
+        (True, None, "token-missing"),
+    ):
+        asked = Asked(
+            peer=Peer(port=PORT),
+            plane=Plane.DATA,
+            scope=Scope.WRITE,
+            hosts=("localhost:8080",),
+            origin=origin,
+            shown=shown,
+            asks_first=first,
+        )
+        problem = decide(asked, OPEN_TO_UI)
+        assert (None if problem is None else problem.slug) == expected
+
+
 def test_the_absolute_form_must_name_us_too() -> None:
     def asked(authority: str) -> Asked:
         return Asked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from aiohttp.test_utils import make_mocked_request
@@ -35,8 +36,15 @@ def test_a_flood_is_counted_and_told_in_two_lines_a_minute(tmp_path: Path) -> No
     assert "canary" not in str(logs)
 
 
-def test_what_is_not_about_tokens_is_a_problem_on_either_plane() -> None:
-    for data_plane in (True, False):
-        response = refusal(MISDIRECTED, data_plane=data_plane)
-        assert (response.status, response.content_type) == (421, "application/problem+json")
-        assert "WWW-Authenticate" not in response.headers
+def test_what_is_not_about_tokens_has_the_shape_that_the_plane_knows() -> None:
+    problem = refusal(MISDIRECTED, data_plane=False)
+    assert (problem.status, problem.content_type) == (421, "application/problem+json")
+    response = refusal(MISDIRECTED, data_plane=True)
+    assert (response.status, response.content_type) == (421, "application/json")
+    assert json.loads(response.text or "")["error"] == {
+        "message": "d.",
+        "type": "invalid_request_error",
+        "code": "misdirected",
+        "param": None,
+    }
+    assert "WWW-Authenticate" not in {*problem.headers, *response.headers}

@@ -295,3 +295,16 @@ def test_a_profile_makes_the_arms_that_it_allows() -> None:
     assert profile.initial_arm() == profile.arm(0)
     with pytest.raises(ValueError, match="allows depths 0 to 3, not 4"):
         profile.arm(4)
+
+
+def test_origins_of_web_pages_are_those_that_a_browser_sends(tmp_path: Path) -> None:
+    text = (
+        '[server]\ncors_origins = ["https://UI.lan:443", "http://localhost:3000", '
+        '"chrome-extension://abc", "http://ui.lan:80"]\n'
+    )
+    assert load(write(tmp_path / "mtpd.toml", text)).server.cors_origins == (
+        "https://ui.lan",
+        "http://localhost:3000",
+        "chrome-extension://abc",
+        "http://ui.lan",
+    )

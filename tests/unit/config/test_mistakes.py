@@ -44,6 +44,20 @@ if TYPE_CHECKING:
             ),
         ),
         (
+            '[server]\ncors_origins = ["*"]\n',
+            (
+                "mtpd.toml:2: server.cors_origins.0: must name each origin: '*' would let any web"
+                " page use the models"
+            ),
+        ),
+        (
+            '[server]\ncors_origins = ["http://ok.lan", "https://ui.lan/"]\n',
+            (
+                "mtpd.toml:2: server.cors_origins.1: must be SCHEME://HOST or SCHEME://HOST:PORT,"
+                " as a browser sends it, not 'https://ui.lan/'"
+            ),
+        ),
+        (
             "[server]\nmax_waiting = true\n",
             "mtpd.toml:2: server.max_waiting: must be a whole number, not True",
         ),
