@@ -30,6 +30,7 @@ from mtpd.control.parts import Parts
 from mtpd.control.preload import Preloader
 from mtpd.control.quality import QualityDesk
 from mtpd.control.quarantine import quarantined, rules
+from mtpd.control.recipes import Recipes
 from mtpd.control.reload import Reloader
 from mtpd.control.restore import restore
 from mtpd.control.sensing import Sensing
@@ -174,17 +175,23 @@ class House:
             busy=card.busy,
             memory=ground.memory.forecast,
         )
+        toolbox = Toolbox(config=config, planner=ground.planner, runner=ToolRunner(ShimSpawner()))
         self.quality = QualityDesk(
             config=config,
-            toolbox=Toolbox(
-                config=config, planner=ground.planner, runner=ToolRunner(ShimSpawner())
-            ),
+            toolbox=toolbox,
             rows=QualityRows(db=store, clock=clock),
             operations=self.operations,
             hold=held.hold,
             serving=held.serving,
             gate=ground.telemetry.gates.measuring,
             sha256=ground.hashes.sha256,
+        )
+        self.recipes = Recipes(
+            config=config,
+            toolbox=toolbox,
+            quality=self.quality,
+            operations=self.operations,
+            forecast=ground.memory.forecast,
         )
         self.traffic = LiveTraffic(
             config=config,
@@ -289,6 +296,7 @@ class House:
                 kept=self._kept,
                 quarantine=self.quarantine,
                 quality=self.quality,
+                recipes=self.recipes,
                 live=self.loop.view,
             )
         )

@@ -153,7 +153,7 @@ class Operations:
         """Store an operation and queue it; returns once it is durable.
 
         Args:
-            kind: switch, load, unload, tune, probe, sweep, perplexity, bench or reload.
+            kind: switch, load, unload, tune, probe, sweep, perplexity, bench, recipe or reload.
             params: What was asked for.
             run: Does it; returns the result. Cancelled by raising out of it: what must
                 still be done then, it shields itself.

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["BaselineView", "BenchRowView", "PerplexityView", "PplComparisonView", "RecipeView"]
+from mtpd.memory_views import DepthMemoryView  # noqa: TC001  # decoders resolve it
+
+__all__ = [
+    "BaselineView",
+    "BenchRowView",
+    "PerplexityView",
+    "PplComparisonView",
+    "RecipeDepthView",
+    "RecipeView",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +103,14 @@ class BaselineView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeDepthView:
+    """One depth's device memory with the file as it is, and with the recipe's."""
+
+    before: DepthMemoryView
+    after: DepthMemoryView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeView:
     """What a recipe would make of a model file, and what that is worth.
 
@@ -105,7 +122,7 @@ class RecipeView:
         gained_bytes: What the new file is smaller by.
         size_bytes: Predicted size of the new file.
         free_bytes: Free on the file system of the new file; None where it cannot be read.
-        memory: Per depth, whether the model stays on the device before and after.
+        depths: Whether the model stays on the device, shallow to deep.
         command: What makes the file, for a shell.
         forbids: Comparisons that the new file must not enter.
         reason: One sentence.
@@ -121,7 +138,7 @@ class RecipeView:
     gained_bytes: int
     size_bytes: int
     free_bytes: int | None
-    memory: tuple[str, ...]
+    depths: tuple[RecipeDepthView, ...]
     command: str
     forbids: tuple[str, ...]
     reason: str

@@ -237,7 +237,7 @@ class OperationView:
     """A long-running operation.
 
     Attributes:
-        kind: switch, load, unload, tune, probe, sweep, perplexity, bench or reload.
+        kind: switch, load, unload, tune, probe, sweep, perplexity, bench, recipe or reload.
         state: queued, running, done, failed or cancelled.
         params: What was asked for.
         result: Kind-specific, once done.

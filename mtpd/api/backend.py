@@ -10,7 +10,8 @@ unload holds ``engines``, every slot; tune, sweep and probe hold ``subject``,
 ``method``, ``applied``, ``decisions`` and ``depths``, the rows that were measured; reload
 holds ``reason``, ``changes``, ``warnings``, ``decision`` and ``engines``, what became of
 each that ran otherwise; perplexity holds ``rows`` and ``comparison`` (null for one model);
-bench holds ``baseline``.
+bench holds ``baseline``;
+recipe holds ``recipe``, and with a text what perplexity holds.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
     from mtpd.live_views import LiveView
-    from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView
+    from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView, RecipeView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -128,6 +129,20 @@ class Backend(Protocol):
         idempotency_key: str | None,
     ) -> OperationView:
         """Begin to time the model body alone with llama-bench."""
+
+    async def recipe_b2(self, model: str, /) -> RecipeView:
+        """What requantizing the output tensor would make of a model's file."""
+
+    async def make_b2(
+        self,
+        *,
+        model: str,
+        corpus: str | None,
+        chunks: int,
+        context: int,
+        idempotency_key: str | None,
+    ) -> OperationView:
+        """Begin to write that file beside the original; with a text, measure both."""
 
     async def perplexities(self, *, model: str | None, limit: int) -> tuple[PerplexityView, ...]:
         """Newest first: of a model's file as it lies there now; None for every row."""

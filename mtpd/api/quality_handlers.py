@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mtpd.api.backend import Backend
-    from mtpd.api.schema import BenchBody, ModelQuery, PairQuery, PerplexityBody
-    from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView
+    from mtpd.api.schema import (
+        BenchBody,
+        ModelQuery,
+        PairQuery,
+        PerplexityBody,
+        RecipeBody,
+        RecipeQuery,
+    )
+    from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView, RecipeView
     from mtpd.views import OperationView
 
 
@@ -50,3 +57,19 @@ async def baselines(
 ) -> dict[str, tuple[BaselineView, ...]]:
     """Stored runs of llama-bench, newest first."""
     return {"baselines": await backend.baselines(model=query.model, limit=query.limit)}
+
+
+async def recipe_b2(backend: Backend, query: RecipeQuery, _id: str) -> RecipeView:
+    """What the recipe would do."""
+    return await backend.recipe_b2(query.model)
+
+
+async def make_b2(backend: Backend, body: RecipeBody, key: str | None) -> OperationView:
+    """Make the file."""
+    return await backend.make_b2(
+        model=body.model,
+        corpus=body.corpus,
+        chunks=body.chunks,
+        context=body.context,
+        idempotency_key=key,
+    )

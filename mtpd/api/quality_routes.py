@@ -43,4 +43,17 @@ QUALITY: tuple[Route, ...] = (
         query=schema.ModelQuery,
         response=[quality_views.BaselineView],
     ),
+    reads(
+        f"{PREFIX}/recipes/b2",
+        handlers.recipe_b2,
+        "What a smaller output tensor would make of a model's file",
+        query=schema.RecipeQuery,
+        response=quality_views.RecipeView,
+    ),
+    starts(
+        f"{PREFIX}/recipes/b2",
+        handlers.make_b2,
+        "Write that file beside the original",
+        body=schema.RecipeBody,
+    ),
 )

@@ -31,6 +31,8 @@ __all__ = [
     "PairQuery",
     "PerplexityBody",
     "ProbeBody",
+    "RecipeBody",
+    "RecipeQuery",
     "ReloadBody",
     "SwitchBody",
     "TuneBody",
@@ -118,13 +120,27 @@ class ProbeBody(Body):
     depth: Annotated[int, Field(ge=1, le=MAX_DEPTH)] = 2
 
 
+Corpus = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^/[^\x00-\x1f]*$")]
+Chunks = Annotated[int, Field(ge=1, le=100000)]
+ChunkContext = Annotated[int, Field(ge=32, le=1048576)]
+
+
+class RecipeBody(Body):
+    """Make a recipe's file; with a text, measure its perplexity and the original's."""
+
+    model: Name
+    corpus: Corpus | None = None
+    chunks: Chunks = 32
+    context: ChunkContext = 512
+
+
 class PerplexityBody(Body):
     """Measure the perplexity of a model, or of a base and its variant, over one text."""
 
     models: Annotated[tuple[Name, ...], Field(min_length=1, max_length=2)]
-    corpus: Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^/[^\x00-\x1f]*$")]
-    chunks: Annotated[int, Field(ge=1, le=100000)] = 32
-    context: Annotated[int, Field(ge=32, le=1048576)] = 512
+    corpus: Corpus
+    chunks: Chunks = 32
+    context: ChunkContext = 512
 
 
 class BenchBody(Body):
@@ -173,6 +189,12 @@ class ModelQuery(LimitQuery):
     """Of which model to list rows."""
 
     model: Name | None = None
+
+
+class RecipeQuery(Query):
+    """For which model to plan."""
+
+    model: Name
 
 
 class PairQuery(Query):

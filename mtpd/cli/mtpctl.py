@@ -20,6 +20,7 @@ from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.failure import exit_code_of
 from mtpd.cli.gpu_command import gpu
 from mtpd.cli.quarantine_command import quarantine
+from mtpd.cli.recipe_commands import recipe
 from mtpd.cli.reload_command import reload
 from mtpd.cli.session import Session, connected, connection_options
 from mtpd.errors import UnreachableError
@@ -214,7 +215,7 @@ def _print_event(session: Session, event: StreamEvent) -> None:
         session.out.print(lists.event_line(event.type, event.data), soft_wrap=True)
 
 
-for command in (*operations.COMMANDS, *quality_commands.COMMANDS, reload, gpu, quarantine):
+for command in (*operations.COMMANDS, *quality_commands.COMMANDS, recipe, reload, gpu, quarantine):
     cli.add_command(command)
 
 

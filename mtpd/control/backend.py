@@ -202,6 +202,30 @@ class Control(Queries):
             idempotency_key=idempotency_key,
         )
 
+    async def make_b2(
+        self,
+        *,
+        model: str,
+        corpus: str | None,
+        chunks: int,
+        context: int,
+        idempotency_key: str | None,
+    ) -> OperationView:
+        """Begin to write a model's file anew with a smaller output tensor, beside the original.
+
+        Raises:
+            InvalidError: The recipe does nothing, or there is no room or right to write.
+            ConflictError: The new file is there already.
+            BinaryError: There is no llama-quantize.
+        """
+        return await self._p.recipes.make_b2(
+            model=model,
+            corpus=corpus,
+            chunks=chunks,
+            context=context,
+            idempotency_key=idempotency_key,
+        )
+
     async def reload(self, *, idempotency_key: str | None) -> OperationView:
         """Begin to apply the configuration as it lies on the disk.
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mtpd.control.facts import DaemonFacts
     from mtpd.control.models import ModelReports
     from mtpd.control.quality import QualityDesk
+    from mtpd.control.recipes import Recipes
     from mtpd.control.recorder import StoreRecorder
     from mtpd.control.reload import Reloader
     from mtpd.control.tuning import Tuning
@@ -44,6 +45,7 @@ class Parts:
         quarantine: Requests that are refused because engines died of them.
         kept: How much of their prompts the engines keep.
         quality: Perplexities, and speeds of the model body alone.
+        recipes: Files made smaller.
         live: What live traffic has taught, and what would be done about it.
     """
 
@@ -66,4 +68,5 @@ class Parts:
     kept: PromptCaches
     quarantine: Quarantine
     quality: QualityDesk
+    recipes: Recipes
     live: Callable[[], LiveView]

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtpd.control.compared import compare, newest_pair
+from mtpd.control.measured_file import CORPUS_HINT, file_of, need_file, read_corpus
 from mtpd.control.plans import find_profile
 from mtpd.control.tuning import bring_back
-from mtpd.engine.filehash import hash_file
 from mtpd.engine.launch import size_and_time
 from mtpd.engine.tools import Tool
-from mtpd.errors import EngineError, GateClosedError, InvalidError
+from mtpd.errors import GateClosedError, InvalidError
 from mtpd.quality_views import BaselineView, BenchRowView, PerplexityView
-from mtpd.store.quality import MeasuredFile
 from mtpd.types import Absent
 from mtpd.views import encode
 from tuner.compare import Incomparable
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from mtpd.config.live import Configuration
     from mtpd.config.model import Profile
+    from mtpd.control.measured_file import Corpus
     from mtpd.control.toolbox import Toolbox
     from mtpd.control.tuning import DeviceHold
     from mtpd.engine.tool_output import PerplexityOutput
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from tuner.types import Arm
 
 __all__ = ["PerplexityRequest", "QualityDesk"]
-
-_CORPUS_HINT = "name a text file, e.g. WikiText-2's wiki.test.raw; mtpd downloads none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +58,6 @@ class PerplexityRequest:
     corpus: str
     chunks: int
     context: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Text:
-    """The corpus, read once."""
-
-    path: str
-    sha256: str
 
 
 class QualityDesk:
@@ -116,13 +106,11 @@ class QualityDesk:
         profiles = [self._measurable(name) for name in request.models]
         if len({profile.name for profile in profiles}) != len(profiles):
             raise InvalidError("a model is not compared with itself", hint="name two models")
-        if size_and_time(request.corpus) is None:
-            message = f"there is no file {request.corpus} on the daemon's machine"
-            raise InvalidError(message, hint=_CORPUS_HINT)
-        await self._toolbox.find(Tool.PERPLEXITY)
+        await self.check(request)
 
         async def run(progress: Progress) -> dict[str, Json]:
-            return await self._perplexities(request, progress)
+            now = tuple(self._measurable(name) for name in request.models)
+            return await self.measured(now, request, progress)
 
         params: dict[str, Json] = {
             "models": [profile.name for profile in profiles],
@@ -133,6 +121,18 @@ class QualityDesk:
         return await self._operations.start(
             "perplexity", params, run, idempotency_key=idempotency_key
         )
+
+    async def check(self, request: PerplexityRequest) -> None:
+        """Refuse what could not be measured.
+
+        Raises:
+            InvalidError: There is no such text.
+            BinaryError: There is no llama-perplexity.
+        """
+        if size_and_time(request.corpus) is None:
+            message = f"there is no file {request.corpus} on the daemon's machine"
+            raise InvalidError(message, hint=CORPUS_HINT)
+        await self._toolbox.find(Tool.PERPLEXITY)
 
     async def bench(
         self,
@@ -176,19 +176,19 @@ class QualityDesk:
         """Newest first: of a model's file as it lies there now; None for every row."""
         if model is None:
             return await self._rows.perplexities(limit=limit)
-        file = _file(find_profile(self._config, model))
+        file = file_of(find_profile(self._config, model))
         return () if file is None else await self._rows.perplexities(file=file, limit=limit)
 
     async def baselines(self, model: str | None, limit: int) -> tuple[BaselineView, ...]:
         """Likewise of llama-bench."""
         if model is None:
             return await self._rows.baselines(limit=limit)
-        file = _file(find_profile(self._config, model))
+        file = file_of(find_profile(self._config, model))
         return () if file is None else await self._rows.baselines(file=file, limit=limit)
 
     async def latest(self, profile: Profile) -> tuple[PerplexityView | None, BaselineView | None]:
         """The newest perplexity and baseline of the file that lies there now."""
-        if profile.opaque is not None or (file := _file(profile)) is None:
+        if profile.opaque is not None or (file := file_of(profile)) is None:
             return None, None
         measured = await self._rows.perplexities(file=file, limit=1)
         timed = await self._rows.baselines(file=file, limit=1)
@@ -217,18 +217,18 @@ class QualityDesk:
             raise InvalidError(message, hint=again)
         return compared
 
-    # Inside -------------------------------------------------------------------------
+    # While an operation runs ----------------------------------------------------------
 
-    async def _perplexities(
-        self, request: PerplexityRequest, progress: Progress
+    async def measured(
+        self, profiles: tuple[Profile, ...], request: PerplexityRequest, progress: Progress
     ) -> dict[str, Json]:
+        """Measure and store each profile; the result of an operation."""
         tool = await self._toolbox.find(Tool.PERPLEXITY)
         progress.report(0, None, f"reading {request.corpus}")
-        text = await _read(request.corpus)
+        text = await read_corpus(request.corpus)
         views: list[PerplexityView] = []
         async with self._alone(f"perplexity of {' and '.join(request.models)}", progress):
-            for name in request.models:
-                profile = self._measurable(name)
+            for profile in profiles:
                 done = len(views) * request.chunks
                 views.append(
                     await self._perplexity(
@@ -250,12 +250,12 @@ class QualityDesk:
         profile: Profile,
         request: PerplexityRequest,
         *,
-        text: _Text,
+        text: Corpus,
         progress: Progress,
         before: int,
     ) -> PerplexityView:
         total = len(request.models) * request.chunks
-        file = _need_file(profile)
+        file = need_file(profile)
 
         def heard(out: PerplexityOutput) -> None:
             count = len(out.running)
@@ -310,7 +310,7 @@ class QualityDesk:
         tool = await self._toolbox.find(Tool.BENCH)
         async with self._alone(f"bench of {model}", progress):
             profile = self._measurable(model)
-            file = _need_file(profile)
+            file = need_file(profile)
             gate = await self._gate()
             if not gate.passed:
                 raise GateClosedError(gate.reason)
@@ -367,30 +367,3 @@ class QualityDesk:
             message = f"{profile.name} is no llama-server: there is no model file to measure"
             raise InvalidError(message)
         return profile
-
-
-async def _read(path: str) -> _Text:
-    async def at_once() -> None:
-        """The file is small, and nothing better waits."""
-
-    try:
-        found = await hash_file(Path(path), between=at_once)
-    except EngineError as error:
-        message = f"the text cannot be used: {error}"
-        raise InvalidError(message, hint=_CORPUS_HINT) from error
-    return _Text(path=path, sha256=found.sha256)
-
-
-def _file(profile: Profile) -> MeasuredFile | None:
-    found = size_and_time(profile.model)
-    if found is None:
-        return None
-    return MeasuredFile(path=profile.model, size=found[0], mtime_ns=found[1])
-
-
-def _need_file(profile: Profile) -> MeasuredFile:
-    file = _file(profile)
-    if file is None:
-        message = f"the model file of {profile.name} cannot be read: {profile.model}"
-        raise InvalidError(message, hint="correct `model` in its profile, or put the file there")
-    return file

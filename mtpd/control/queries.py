@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
     from mtpd.live_views import LiveView
-    from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView
+    from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView, RecipeView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -146,6 +146,14 @@ class Queries:
             InvalidError: One was not measured, or they must not be compared.
         """
         return await self._p.quality.comparison(base, variant)
+
+    async def recipe_b2(self, model: str, /) -> RecipeView:
+        """What requantizing the output tensor would make of a model's file.
+
+        Raises:
+            InvalidError: The recipe does nothing for it.
+        """
+        return await self._p.recipes.b2(model)
 
     async def decisions(self, *, subject: str | None, limit: int) -> tuple[DecisionView, ...]:
         """Newest first; an alias stands for its model.

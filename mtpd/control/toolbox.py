@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mtpd.engine import tool_command
-from mtpd.engine.tool_output import bench_done, read_bench, read_perplexity
+from mtpd.engine.tool_output import bench_done, read_bench, read_perplexity, tensors_done
 from mtpd.engine.tools import Tool, find_tool
 from mtpd.errors import UpstreamError
 from mtpd.types import Absent
@@ -124,6 +124,32 @@ class Toolbox:
             message = f"the answer of {Tool.BENCH} cannot be used: {rows.reason}"
             raise UpstreamError(message, hint="use the one of a newer llama.cpp")
         return rows, made
+
+    async def quantize(
+        self,
+        tool: EngineBinary,
+        profile: Profile,
+        *,
+        arguments: tuple[str, ...],
+        heard: Callable[[int], None],
+    ) -> None:
+        """Write a model file anew; ``heard`` is told how many tensors are over.
+
+        Raises:
+            EngineError: The tool failed.
+        """
+        command = tool_command.quantize(
+            tool,
+            profile,
+            config=self._config.now,
+            machine=self._planner.machine,
+            arguments=arguments,
+        )
+
+        def on_text(now: tuple[str, ...]) -> None:
+            heard(tensors_done(now))
+
+        await self._runner.run(command, name=Tool.QUANTIZE, on_text=on_text)
 
 
 def _whole(out: PerplexityOutput) -> PerplexityOutput:

@@ -134,6 +134,8 @@ def quantize(
     """The command that writes a model anew; ``arguments`` come from the recipe."""
     words = Words(tool)
     words.words += arguments
+    own = profile.threads if profile.threads is not None else config.engine.threads
+    words.words += () if own is None else (str(own),)
     return _command(words, profile, config, machine)
 
 

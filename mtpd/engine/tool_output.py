@@ -19,11 +19,19 @@ if TYPE_CHECKING:
 
     from mtpd.views import Json
 
-__all__ = ["BenchRow", "PerplexityOutput", "bench_done", "read_bench", "read_perplexity"]
+__all__ = [
+    "BenchRow",
+    "PerplexityOutput",
+    "bench_done",
+    "read_bench",
+    "read_perplexity",
+    "tensors_done",
+]
 
 _RUNNING: Final = re.compile(r"\[(\d{1,9})\]([^\s,\[\]]{1,64}),")
 _ANNOUNCED: Final = re.compile(r"perplexity over (\d{1,9}) chunks, n_ctx=(\d{1,9})")
 _FINAL: Final = re.compile(r"Final estimate: PPL = (\S{1,64}) \+/- (\S{1,64})")
+_TENSOR: Final = re.compile(r"\[ *(\d{1,6})/ *\d{1,6}\]")
 _BENCH_STEP: Final = re.compile(r"benchmark (\d{1,6})/(\d{1,6}): starting")
 
 
@@ -116,6 +124,11 @@ def bench_done(texts: Iterable[str]) -> tuple[int, int] | None:
     """Tests of llama-bench that are over, and how many there are; None where it does not say."""
     steps = [match for text in texts for match in _BENCH_STEP.finditer(text)]
     return (int(steps[-1][1]) - 1, int(steps[-1][2])) if steps else None
+
+
+def tensors_done(texts: Iterable[str]) -> int:
+    """Tensors that llama-quantize has begun, 0 where it does not say: ``[   7/ 866] name``."""
+    return max((int(match[1]) for text in texts for match in _TENSOR.finditer(text)), default=0)
 
 
 def _first(pattern: re.Pattern[str], texts: Iterable[str]) -> re.Match[str] | None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mtpd.events import Envelope, Event
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
-    from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView
+    from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView, RecipeView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -223,6 +223,33 @@ class ScriptedBackend:
         }
         result: dict[str, Json] = {"baseline": encode(views.baseline())}
         return self._start("bench", params, idempotency_key, result)
+
+    async def recipe_b2(self, model: str, /) -> RecipeView:
+        await self._need(model)
+        return views.recipe()
+
+    async def make_b2(
+        self,
+        *,
+        model: str,
+        corpus: str | None,
+        chunks: int,
+        context: int,
+        idempotency_key: str | None,
+    ) -> OperationView:
+        await self._need(model)
+        params: dict[str, Json] = {
+            "model": model,
+            "corpus": corpus,
+            "chunks": chunks,
+            "context": context,
+        }
+        result: dict[str, Json] = {"recipe": encode(views.recipe())}
+        if corpus is not None:
+            pair = views.comparison()
+            result["rows"] = [encode(pair.base), encode(pair.variant)]
+            result["comparison"] = encode(pair)
+        return self._start("recipe", params, idempotency_key, result)
 
     async def perplexities(self, *, model: str | None, limit: int) -> tuple[PerplexityView, ...]:
         pair = views.comparison()

@@ -2,7 +2,7 @@
 
 Run as ``tool_process.py NAME ARGS``; FAKE_TOOL is a JSON object of knobs: ``fail`` (a line to
 end with), ``hang`` (no more after the first chunk), ``perplexity`` (by the model file's name),
-``chunks`` (how many the text holds), ``spoil`` (llama-quantize changes another tensor, too).
+``chunks`` (how many the text holds), ``spoil`` (a tensor that llama-quantize changes, too).
 The texts have the form of build b11434 (tests/corpus/logs), which a test compares.
 """
 
@@ -16,6 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from mtpd.engine.gguf import read_header
+from tests.fakes.gguf_files import quantize
 from tests.fakes.perplexities import running
 
 HELP = {
@@ -131,6 +133,19 @@ def bench(args: list[str], _knobs: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(out, indent=2) + "\n")
 
 
+def requantize(args: list[str], knobs: dict[str, object]) -> None:
+    if args[-1].isdigit():  # the number of threads
+        args = args[:-1]
+    count = len(read_header(Path(args[-3])).tensors)
+    for number in range(1, count + 1):
+        sys.stdout.write(f"[{number:4d}/{count:4d}] tensor, type = q4_0, size = 1.0 MB\n")
+        sys.stdout.flush()
+        if knobs.get("hang"):
+            time.sleep(3600)
+    spoil = knobs.get("spoil")
+    quantize(args, spoil=spoil if isinstance(spoil, str) else None)
+
+
 def main() -> int:
     name, args = sys.argv[1], sys.argv[2:]
     knobs = json.loads(os.environ.get("FAKE_TOOL", "{}"))
@@ -141,7 +156,8 @@ def main() -> int:
         stamped("load_model: loading")
         sys.stderr.write(f"{knobs['fail']}\n")
         return 1
-    {"llama-perplexity": perplexity, "llama-bench": bench}[name](args, knobs)
+    tools = {"llama-perplexity": perplexity, "llama-bench": bench, "llama-quantize": requantize}
+    tools[name](args, knobs)
     return 0
 
 

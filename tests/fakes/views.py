@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from mtpd.control.compared import compare
 from mtpd.explanation_views import (
     AskView,
@@ -28,7 +30,14 @@ from mtpd.memory_views import (
     MemoryView,
     OptionView,
 )
-from mtpd.quality_views import BaselineView, BenchRowView, PerplexityView, PplComparisonView
+from mtpd.quality_views import (
+    BaselineView,
+    BenchRowView,
+    PerplexityView,
+    PplComparisonView,
+    RecipeDepthView,
+    RecipeView,
+)
 from mtpd.views import (
     AcceptanceView,
     ArmMemoryView,
@@ -443,6 +452,32 @@ def baseline() -> BaselineView:
         flags=("--cache-type-k", "q8_0", "--cache-type-v", "q8_0"),
         tool_digest="7e" * 32,
         rows=(test("pp512", 512, 0, 410.5), test("tg64", 0, 64, 32.4)),
+    )
+
+
+def recipe() -> RecipeView:
+    """Study 000: 3.6 in Q4_0 has 14.95 GiB and its B2 file 14.3."""
+    then = depth_memory(3)
+    assert then.predicted is not None
+    larger = dataclasses.replace(then.predicted, total_bytes=then.predicted.total_bytes + 312 * MIB)
+    now = dataclasses.replace(
+        then, predicted=larger, verdict="evicts", reason="12 MiB lacking", left_bytes=-12 * MIB
+    )
+    return RecipeView(
+        recipe="b2",
+        model=QWEN,
+        file="/srv/models/Qwen3.6-27B-Q4_0.gguf",
+        output="/srv/models/Qwen3.6-27B-Q4_0-B2.gguf",
+        tensor="output.weight",
+        before_type="Q6_K",
+        after_type="Q4_0",
+        gained_bytes=312 * MIB,
+        size_bytes=15354000000,
+        free_bytes=200 * 1024 * MIB,
+        depths=(RecipeDepthView(before=now, after=then),),
+        command="llama-quantize --allow-requantize --output-tensor-type q4_0 A B Q4_0",
+        forbids=("acceptance and speed of the original: other logits make another text",),
+        reason="output.weight in Q4_0 is 312 MiB smaller: depth 3 then stays on the device",
     )
 
 

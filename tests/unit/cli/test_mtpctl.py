@@ -13,7 +13,7 @@ import pytest
 from mtpd.api.routes import PREFIX
 from mtpd.cli.decode import decode
 from mtpd.explanation_views import ExplanationView
-from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView
+from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView, RecipeView
 from mtpd.views import (
     ConfigValueView,
     DecisionView,
@@ -123,6 +123,8 @@ def test_json_is_the_apis_body_byte_for_byte(
         (["ppl", "default", "--corpus", "/t"], None, OperationView),
         (["bench"], "baselines", BaselineView),
         (["bench", "default"], None, OperationView),
+        (["recipe", "b2", "default"], None, RecipeView),
+        (["recipe", "b2", "default", "--run"], None, OperationView),
     ],
 )
 def test_json_has_exactly_the_members_of_its_view(

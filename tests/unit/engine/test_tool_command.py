@@ -102,3 +102,17 @@ def test_a_bench_takes_sizes_and_the_model_as_it_is_served() -> None:
     )
     assert "HIP_VISIBLE_DEVICES" not in made.command.env  # the profile chooses the device
     assert "--n-gpu-layers" not in bench().command.argv
+
+
+@pytest.mark.parametrize(("threads", "last"), [(4, "4"), (None, "6")])
+def test_a_file_is_written_with_as_many_threads_as_an_engine_gets(
+    threads: int | None, last: str
+) -> None:
+    made = tool_command.quantize(
+        tool("llama-quantize"),
+        profile(threads=threads),
+        config=CONFIG,
+        machine=MACHINE,
+        arguments=("--allow-requantize", "/a", "/b", "Q4_0"),
+    )
+    assert made.argv == ("/b/llama-quantize", "--allow-requantize", "/a", "/b", "Q4_0", last)
