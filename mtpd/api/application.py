@@ -9,6 +9,7 @@ from aiohttp import web
 
 from mtpd.api import router_mode, routes, swap
 from mtpd.api.auth import Policy, owns
+from mtpd.api.completion import completed
 from mtpd.control.models import cards
 from mtpd.control.names import names
 from mtpd.proxy import forward
@@ -90,6 +91,7 @@ def application(
         limits=lambda: config.server.limits,
         conditions=lambda profile: conditions(config.now, profile),
         quarantine=quarantine,
+        reload=lambda: completed(backend, backend.reload(idempotency_key=None), drop=False),
         quotas=Quotas(
             per_caller=lambda: config.server.max_in_flight_per_token,
             per_model=lambda profile: _limit(config, profile),

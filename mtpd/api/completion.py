@@ -19,8 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["completed"]
 
 
-async def completed(backend: Backend, begin: Awaitable[OperationView]) -> OperationView:
-    """Begin an operation and wait until it is done; left while it is queued, it is dropped.
+async def completed(
+    backend: Backend, begin: Awaitable[OperationView], *, drop: bool = True
+) -> OperationView:
+    """Begin an operation and wait until it is done.
+
+    Args:
+        backend: Runs it.
+        begin: Begins it.
+        drop: Whether it is dropped if it is left while it is queued; others may wait for it.
 
     Raises:
         ConflictError: It failed or was cancelled; the message says why.
@@ -37,7 +44,7 @@ async def completed(backend: Backend, begin: Awaitable[OperationView]) -> Operat
                     if operation.state in ENDED:
                         break
         finally:
-            if operation.state == "queued":
+            if drop and operation.state == "queued":
                 # Who has left does not expect it to happen later, behind a long measurement.
                 with anyio.CancelScope(shield=True):
                     await backend.cancel(operation.id)

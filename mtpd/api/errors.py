@@ -28,7 +28,9 @@ __all__ = ["is_inference", "mark_started", "openai_response", "problem_response"
 
 log = structlog.get_logger()
 _STARTED = web.RequestKey("mtpd.response_started", bool)
-_INFERENCE = frozenset({"/props", "/v1", *(endpoint.path for endpoint in (*ENDPOINTS, *FORMS))})
+_INFERENCE = frozenset(
+    {"/models", "/props", "/v1", *(endpoint.path for endpoint in (*ENDPOINTS, *FORMS))}
+)
 
 
 def problem_response(problem: Problem, *, headers: Mapping[str, str] | None = None) -> web.Response:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUILD",
+    "TRUTHY",
     "Option",
     "Source",
     "changed",
@@ -53,7 +54,8 @@ _LOAD_MODES = {  # switches that --load-mode has replaced
     "-ndio": "auto",
 }
 _LOAD_MODES_OFF = {"--mmap": "none", "--no-mmap": "mmap"}
-_TRUTHY = frozenset({"on", "enabled", "true", "1"})
+TRUTHY = frozenset({"on", "enabled", "true", "1"})
+"""What turns a switch on."""
 _FLASH_ATTENTION = frozenset({"-fa", "--flash-attn"})
 _FLASH_ATTENTION_VALUES = frozenset(
     {"on", "off", "auto", "enabled", "disabled", "true", "false", "1", "0", "-1"}
@@ -211,7 +213,7 @@ def made_option(flag: Flag, written: str, value: str, *, line: int, key: Path) -
     """
     if flag.values:
         return Option(flag=flag, written=written, value=value, line=line, key=key)
-    truthy = value in _TRUTHY
+    truthy = value in TRUTHY
     negative = any(spelling.lstrip("-") == written.lstrip("-") for spelling in flag.off)
     return Option(flag=flag, written=written, value=None, on=truthy != negative, line=line, key=key)
 
@@ -228,5 +230,5 @@ def replacement(key: str, value: str) -> tuple[str, str] | None:
         return _RENAMED[written].lstrip("-"), value
     if written in _LOAD_MODES:
         off = _LOAD_MODES_OFF.get(written, "auto")
-        return "load-mode", _LOAD_MODES[written] if value in _TRUTHY else off
+        return "load-mode", _LOAD_MODES[written] if value in TRUTHY else off
     return None

@@ -12,9 +12,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mtpd.compat.arguments import BUILD, changed, made_option, replacement
+from mtpd.compat.arguments import BUILD, TRUTHY, changed, made_option, replacement
 from mtpd.compat.flag_table import BY_ENV, BY_KEY
 from mtpd.compat.names import profile_name
+from mtpd.compat.overlay import put_list
 from mtpd.compat.remarks import Import, Kind
 from mtpd.compat.settings import put_settings
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mtpd.compat.arguments import Option
+    from mtpd.compat.remarks import Path
 
 __all__ = ["translate"]
 
@@ -36,14 +38,11 @@ _BEFORE_SECTIONS = "default"
 _VERSION = "version"
 _TAG = re.compile(r"(?P<name>.+):(?P<tag>[^:/]+)")
 
-_PRESET_KEYS = {
-    "load-on-startup": "a model is loaded when it is first asked for",
-    "stop-timeout": "how long an engine may take to end is fixed",
-}
+_LOAD, _STOP = "load-on-startup", "stop-timeout"
+_MOST_DIGITS = 6
 _STRIPPED = frozenset(
     {"host", "port", "api-key", "alias", "ssl-key-file", "ssl-cert-file", "models-preset"}
 )
-_FALSE = frozenset({"off", "disabled", "false", "0", ""})
 
 
 @dataclass(slots=True)
@@ -54,6 +53,20 @@ class _Section:
     line: int
     pairs: dict[str, tuple[str, int]] = field(default_factory=dict)
 
+    def of_the_router(self) -> dict[str, _Given]:
+        """What only the router reads, which no engine is told."""
+        given = ((key, self.pairs[key]) for key in (_LOAD, _STOP) if key in self.pairs)
+        return {key: _Given(value, line, (self.name, key)) for key, (value, line) in given}
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value with its place."""
+
+    value: str
+    line: int
+    key: Path
+
 
 def translate(text: str) -> Import:
     """Translate a file; never raises."""
@@ -61,10 +74,21 @@ def translate(text: str) -> Import:
     sections = _sections(text, into)
     options = {name: _options(section, into) for name, section in sections.items()}
     shared = options.pop(_ALL, {})
+    for_all = sections[_ALL].of_the_router() if _ALL in sections else {}
+    preloaded: dict[str, tuple[int, Path]] = {}
     for name, own in sorted(options.items()):
         section = sections[name]
-        if section.pairs.keys() - {_VERSION} or name != _BEFORE_SECTIONS:
-            _put(section, shared | own, into)
+        if not section.pairs.keys() - {_VERSION} and name == _BEFORE_SECTIONS:
+            continue
+        profile = _put(section, shared | own, into)
+        if profile is not None:
+            router = for_all | section.of_the_router()
+            _put_stop(router.get(_STOP), profile, into)
+            load = router.get(_LOAD)
+            if load is not None and load.value in TRUTHY:
+                preloaded[profile] = load.line, load.key
+    if preloaded:
+        put_list(("server", "preload"), preloaded, into)
     return into
 
 
@@ -108,12 +132,9 @@ def _named(section: _Section, into: Import) -> Iterator[Option]:
     for key, (value, line) in sorted(section.pairs.items()):
         path = (section.name, key)
         flag = BY_ENV.get(key) or BY_KEY.get(key)
-        if key == _VERSION:
+        if key in {_VERSION, _LOAD, _STOP}:
             continue
-        if key in _PRESET_KEYS:
-            if value not in _FALSE:
-                into.remark(Kind.NOT_HONOURED, line, path, _PRESET_KEYS[key])
-        elif (replaced := replacement(key, value)) is not None:
+        if (replaced := replacement(key, value)) is not None:
             option = made_option(BY_KEY[replaced[0]], *replaced, line=line, key=path)
             change = changed(f"{key} = {value}", " = ".join(replaced))
             yield replace(option, change=change)
@@ -127,13 +148,14 @@ def _named(section: _Section, into: Import) -> Iterator[Option]:
             yield made_option(flag, key, value, line=line, key=path)
 
 
-def _put(section: _Section, options: dict[str, Option], into: Import) -> None:
+def _put(section: _Section, options: dict[str, Option], into: Import) -> str | None:
+    """Put a section; the profile that it became, or None."""
     name = _canonical(section.name)
     key = (section.name,)
     if "model" not in options:
         message = "names no file with 'model', and mtpd downloads nothing: it is left out"
         into.remark(Kind.NOT_HONOURED, section.line, key, message)
-        return
+        return None
     aliases: list[str] = []
     profile = profile_name(name, aliases, into, line=section.line, key=key)
     at = ("models", profile)
@@ -141,6 +163,22 @@ def _put(section: _Section, options: dict[str, Option], into: Import) -> None:
     if aliases:
         into.put((*at, "aliases"), aliases, line=section.line, key=key)
     put_settings(options, at, into)
+    return profile
+
+
+def _put_stop(given: _Given | None, profile: str, into: Import) -> None:
+    """Put how long an engine may take to end; at least a second, as it is asked first."""
+    if given is None:
+        return
+    if not (given.value.isascii() and given.value.isdigit() and len(given.value) < _MOST_DIGITS):
+        message = f"must be a whole number of seconds, not {given.value!r}"
+        into.remark(Kind.NOT_HONOURED, given.line, given.key, message)
+        return
+    at = ("models", profile, "stop_timeout_s")
+    into.put(at, max(1, int(given.value)), line=given.line, key=given.key)
+    if not int(given.value):
+        message = "0 is taken for 1: an engine is asked to end before it is killed"
+        into.remark(Kind.CHANGED, given.line, given.key, message)
 
 
 def _canonical(name: str) -> str:

@@ -28,7 +28,7 @@ from mtpd.proxy.relay import Order
 from mtpd.proxy.route import BadBody, Names, Routed, UnknownModel, route
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from mtpd.clock import Clock
     from mtpd.events import RequestFinished
@@ -61,7 +61,9 @@ class Front:
         tick_s: float,
         quotas: Quotas,
         quarantine: Quarantine,
+        reload: Callable[[], Awaitable[object]],
     ) -> None:
+        self._reload = reload
         self._board, self._names, self._models, self._owns = board, names, models, owns
         self._bodies, self._conditions, self._limits = bodies, conditions, limits
         self._headers = {**replies.SERVER, "X-Mtpd-Instance": instance}
@@ -83,8 +85,16 @@ class Front:
             )
         return web.json_response({"status": "ok"}, headers=self._headers)
 
-    async def models(self, _: web.Request) -> web.Response:
-        """Every model that can be asked for."""
+    async def models(self, request: web.Request) -> web.Response:
+        """Every model that can be asked for; ``?reload=1`` reads the configuration before.
+
+        Raises:
+            MtpdError: The configuration has errors; it stays as it was.
+        """
+        if request.query.get("reload") == "1":
+            if not self._owns(request):
+                return self._own(replies.no_reload())
+            await self._reload()
         return self._own(replies.model_list(self._models(), self._board.engines()))
 
     async def props(self, request: web.Request) -> web.Response:
@@ -213,6 +223,7 @@ def mount(
     tick_s: float = TICK_S,
     quotas: Quotas | None = None,
     quarantine: Quarantine,
+    reload: Callable[[], Awaitable[object]],
 ) -> None:
     """Add the inference endpoints, the list of models and the health check.
 
@@ -232,6 +243,7 @@ def mount(
         tick_s: Between two words to a client that waits, where it is told any.
         quotas: How many requests may be open at once; any number if left out.
         quarantine: Keeps away what has brought engines down.
+        reload: Reads the configuration again, and returns once it is in force.
     """
     front = Front(
         board=board,
@@ -247,6 +259,7 @@ def mount(
         tick_s=tick_s,
         quotas=quotas or Quotas(),
         quarantine=quarantine,
+        reload=reload,
     )
     app.add_routes([web.post(e.path, partial(front.relay, e)) for e in ENDPOINTS])
     app.add_routes([web.post(e.path, partial(front.form, e)) for e in FORMS])

@@ -25,6 +25,7 @@ __all__ = [
     "error",
     "loaded",
     "model_list",
+    "no_reload",
     "no_stream",
     "not_open",
     "rejected",
@@ -132,6 +133,15 @@ def not_open(method: str, target: str) -> web.Response:
     message = (
         f"{method} {target[:200]} of an engine is open on the control socket only "
         "(curl --unix-socket PATH; GET /mtpd/v1/status names the path)"
+    )
+    return error(403, message, kind="permission_error", code="control_socket_only")
+
+
+def no_reload() -> web.Response:
+    """403: the list of models is everybody's, reading the configuration again is not."""
+    message = (
+        "the configuration is read again on the control socket (mtpctl reload), or for an access "
+        "token with the scope admin"
     )
     return error(403, message, kind="permission_error", code="control_socket_only")
 

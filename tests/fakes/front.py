@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import aiohttp
+import anyio.lowlevel
 from aiohttp import web
 
 from mtpd.config.model import BodyLimits, ServerTimeouts
@@ -196,6 +197,7 @@ async def front(
         tick_s=tick_s,
         quotas=quotas,
         quarantine=quarantine,
+        reload=anyio.lowlevel.checkpoint,
     )
     async with AsyncExitStack() as stack:
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)

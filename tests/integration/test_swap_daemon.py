@@ -70,3 +70,23 @@ async def test_a_request_reaches_the_engine_as_the_filters_of_its_name_make_it()
         for name, tokens in (("alpha", 5), ("first", 7), ("beta", 3)):
             async with client.post("/completion", json={**ASK, "model": name}) as response:
                 assert (await response.json())["tokens_predicted"] == tokens
+
+
+async def test_the_routers_list_reads_the_configuration_again_for_the_owner_alone() -> None:
+    async with home() as place, daemon_at(place) as (running, client):
+        connector = aiohttp.UnixConnector(str(running.control_socket))
+        async with aiohttp.ClientSession("http://localhost", connector=connector) as owner:
+            text = place.config.read_text()
+            place.config.write_text(text.replace('aliases = ["first"]', 'title = "The first"'))
+            async with client.get("/models?reload=1") as response:
+                assert response.status == 403
+                assert (await response.json())["error"]["code"] == "control_socket_only"
+            async with owner.get("/models?reload=1") as response:
+                cards = {card["id"]: card for card in (await response.json())["data"]}
+            assert cards["alpha"]["name"] == "The first"
+            place.config.write_text("[server]\nlistne = 1\n")
+            async with owner.get("/v1/models?reload=1") as response:
+                assert response.status == 422
+                assert "did you mean 'listen'?" in (await response.json())["error"]["message"]
+            async with owner.get("/models?reload=0") as response:
+                assert response.status == 200

@@ -32,6 +32,7 @@ def test_a_preset_file() -> None:
         "model": "/models/q.gguf",
         "context": 32768,
         "slots": 1,
+        "stop_timeout_s": 10,
         "drafter": {"kind": "mtp", "max_depth": 2, "depth": 2},
     }
     assert profile(made, "Org-Small:Q4_K_M") == {
@@ -46,10 +47,10 @@ def test_a_preset_file() -> None:
     }
     assert made.lines["models", "qwen27", "context"] == 3
     assert made.keys["models", "qwen27", "context"] == ("*", "ctx-size")
-    assert told(made) == [
-        "10: qwen27.load-on-startup: a model is loaded when it is first asked for",
-        "11: qwen27.stop-timeout: how long an engine may take to end is fixed",
-    ]
+    assert told(made) == []
+    assert made.tree["server"] == {"preload": ["qwen27"]}
+    assert made.keys["server", "preload", 0] == ("qwen27", "load-on-startup")
+    assert made.lines["models", "qwen27", "stop_timeout_s"] == 11
 
 
 @pytest.mark.parametrize(
@@ -165,3 +166,18 @@ def test_every_kind_of_line_end() -> None:
     made = ini("[m]\r\nmodel = /x\rctx-size = 1000\n")
     assert profile(made)["context"] == 1000
     assert made.lines["models", "m", "context"] == 3
+
+
+def test_what_all_sections_start_from_is_for_the_router_too() -> None:
+    made = ini(
+        "[*]\nload-on-startup = on\nstop-timeout = 20\n[a]\nmodel = /a\n[org/b]\nmodel = /b\n"
+        "stop-timeout = 0\n[c]\nmodel = /c\nload-on-startup = no\nstop-timeout = soon\n"
+    )
+    assert made.tree["server"] == {"preload": ["a", "org-b"]}
+    assert profile(made, "a")["stop_timeout_s"] == 20
+    assert profile(made, "org-b")["stop_timeout_s"] == 1
+    assert "stop_timeout_s" not in profile(made, "c")
+    assert told(made) == ["12: c.stop-timeout: must be a whole number of seconds, not 'soon'"]
+    assert "8: org/b.stop-timeout: 0 is taken for 1: an engine is asked to end before it is " in (
+        "\n".join(told(made, Kind.CHANGED))
+    )
