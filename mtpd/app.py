@@ -25,7 +25,7 @@ from mtpd.config.directories import private_directory
 from mtpd.config.live import LiveConfig
 from mtpd.control.facts import DaemonFacts
 from mtpd.control.hashing import DELAY_S
-from mtpd.engine import binary
+from mtpd.engine.needed import find_needed
 from mtpd.engine.opaque import foreign_env
 from mtpd.errors import ConfigError
 from mtpd.events import DaemonStarted, DaemonStopping
@@ -120,9 +120,7 @@ async def daemon(
         unix = bind_unix(socket_path)
         stack.callback(socket_path.unlink, missing_ok=True)
         stack.callback(unix.close)
-        engine = await binary.find(
-            config.engine.binary, path_env=path_env, extra_env=dict(config.engine.extra_env)
-        )
+        engine = await find_needed(config, path_env=path_env)
         store = await stack.enter_async_context(
             await Database.open(directories.state / "mtpd.sqlite3", clock, faults=faults)
         )

@@ -165,7 +165,7 @@ class EngineBinary:
     Attributes:
         argv: How to start it, e.g. ``("/usr/bin/llama-server",)`` or
             ``(sys.executable, "-m", "mtpd.engine.embedded")``.
-        kind: "external" or "embedded".
+        kind: "external", "embedded", or "none" where no model needs one.
         flags: Every spelling that its ``--help`` lists, e.g. ``{"--ctx-size", "-c"}``.
         spec_types: Values its ``--help`` lists for ``--spec-type``.
         digest: SHA-256 over the binary and its libraries, or over the wheel's version.

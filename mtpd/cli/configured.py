@@ -12,7 +12,7 @@ import click
 
 from mtpd.clock import SystemClock
 from mtpd.config.directories import Directories, find_config
-from mtpd.engine.binary import find
+from mtpd.engine.needed import find_needed
 from mtpd.errors import StateError
 from mtpd.store.token_file import TokenFile
 
@@ -66,8 +66,7 @@ def find_engine(loaded: Config) -> EngineBinary:
         BinaryError: There is none.
     """
     search = os.environ.get("PATH", os.defpath)
-    extra = dict(loaded.engine.extra_env)
-    return anyio.run(partial(find, loaded.engine.binary, path_env=search, extra_env=extra))
+    return anyio.run(partial(find_needed, loaded, path_env=search))
 
 
 def config_path(given: Path | None) -> Path | None:

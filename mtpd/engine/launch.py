@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mtpd.config.diff import engine_settings
 from mtpd.engine import command, gguf, opaque
 from mtpd.engine.fingerprint import FileIdentity, Fingerprint, fingerprint, identify
+from mtpd.engine.needed import needed
 from mtpd.engine.tool_command import Machine
 from mtpd.errors import EngineError
 from mtpd.types import EngineKey, FailureClass, LaunchPlan, TcpEndpoint, UnixEndpoint
@@ -92,13 +93,14 @@ class LaunchPlanner:
 
         Raises:
             EngineError: The model file is missing or no whole GGUF.
-            BinaryError: The engine lacks a flag that the arm needs.
+            BinaryError: There is no engine, or it lacks a flag that the arm needs.
         """
         config = self._config.now
         profile = config.profiles[arm.profile]
         key = EngineKey(self._device, profile.name)
         if profile.opaque is not None:
             return self._opaque(config, profile, profile.opaque, key)
+        binary = needed(self._binary)
         digest = self._fingerprint(config, profile).digest
         endpoint = self._endpoint()
         stop = opaque.stop_command(profile.stop_command, self._foreign_env, profile=profile.name)
@@ -106,7 +108,7 @@ class LaunchPlanner:
             key=key,
             arm=arm,
             command=command.build(
-                binary=self._binary,
+                binary=binary,
                 profile=profile,
                 arm=arm,
                 endpoint=endpoint,

@@ -7,19 +7,22 @@ import os
 import socket
 import sys
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import anyio
 import pytest
 
-from mtpd.errors import InvalidError
-from tests.fakes.house import daemon_at, home
+from mtpd.app import daemon
+from mtpd.config.disk import ConfigOnDisk
+from mtpd.config.load import load
+from mtpd.errors import BinaryError, InvalidError
+from tests.fakes.house import daemon_at, home, run_operation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
-
-    import aiohttp
 
     from mtpd.app import Daemon
 
@@ -247,3 +250,43 @@ async def test_it_is_shown_for_what_it_is_and_never_tuned() -> None:
         assert listed["speech"]["context_length"] is None
         with pytest.raises(InvalidError, match="is no llama-server"):
             await running.control.probe(model="speech", depth=1, idempotency_key=None)
+
+
+def broken_engine(folder: Path) -> str:
+    """A PATH whose llama-server cannot be used."""
+    program = folder / "llama-server"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+async def test_a_daemon_of_other_programs_alone_needs_no_engine(tmp_path: Path) -> None:
+    path_env = broken_engine(tmp_path)
+    async with home() as place:
+        place.config.write_text(f'[server]\nlisten = "127.0.0.1:0"\n{opaque()}')
+        read = partial(load, place.config)
+        disk = ConfigOnDisk(place.config, read)
+        run = partial(daemon, directories=place.directories, path_env=path_env, disk=disk)
+        async with run(read()) as running, aiohttp.ClientSession(running.url) as client:
+            assert (await speak(client))["path"] == SPEECH
+            assert (await running.control.status()).engine_binary.startswith("no llama-server")
+            text = place.config.read_text()
+            place.config.write_text(f'{text}[models.m]\nmodel = "bundled:tiny-chained.gguf"\n')
+            await run_operation(running, await running.reloader.start())
+            asked = {"model": "m", "prompt": "x"}
+            async with client.post("/completion", json=asked) as reply:
+                assert reply.status == 503
+                told = (await reply.json())["error"]["message"]
+                assert "When mtpd started there was no llama-server" in told
+            assert (await speak(client))["path"] == SPEECH
+
+
+async def test_a_model_that_needs_an_engine_or_one_that_is_named_is_missed(tmp_path: Path) -> None:
+    path_env = broken_engine(tmp_path)
+    async with home() as place:
+        model = '[models.m]\nmodel = "bundled:tiny-chained.gguf"\n'
+        for text in (opaque() + model, f'[engine]\nbinary = "llama-server"\n{opaque()}'):
+            place.config.write_text(f'[server]\nlisten = "127.0.0.1:0"\n{text}')
+            with pytest.raises(BinaryError):
+                async with daemon(load(place.config), place.directories, path_env=path_env):
+                    pass
