@@ -33,13 +33,16 @@ from mtpd.faults import Faults, NoFaults
 from mtpd.gpu.card import find_card
 from mtpd.hangup import Hangup, Meaning, has_terminal
 from mtpd.house import House
-from mtpd.listen import bind_tcp, bind_unix, serving, url_of
+from mtpd.listen import bind_tcp, bind_unix, handed, serving, url_of
 from mtpd.logfeed import DAEMON
+from mtpd.notify import Notifier, watchdog_s
+from mtpd.service import Service, describe
 from mtpd.store.db import Database
 from mtpd.store.token_file import TokenFile, Tokens
 from mtpd.supervise import lock
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import AsyncIterator, Mapping
 
     from mtpd.config.directories import Directories
@@ -47,7 +50,9 @@ if TYPE_CHECKING:
     from mtpd.config.model import Config
     from mtpd.control.backend import Control
     from mtpd.control.reload import Reloader
+    from mtpd.engine.client import EngineClient
     from mtpd.operations import Operations
+    from mtpd.proxy.switch import Switchboard
 
 __all__ = ["Daemon", "daemon", "serve"]
 
@@ -62,6 +67,7 @@ class Daemon:
         control: What the API answers with; the demo talks to it directly.
         operations: For waiting until an operation has ended.
         reloader: Reads the configuration again.
+        board: Starts and stops the engines.
         bus: Every event.
         url: Address of the data plane.
         control_socket: Path of the control socket.
@@ -70,6 +76,7 @@ class Daemon:
     control: Control
     operations: Operations
     reloader: Reloader
+    board: Switchboard[EngineClient]
     bus: Bus
     url: str
     control_socket: Path
@@ -94,7 +101,8 @@ async def daemon(
         config: What to serve and how.
         directories: Where state and sockets live; made if missing.
         path_env: ``PATH``, in which a llama-server is looked for.
-        environment: The daemon's own, of which other programs than llama-server get some.
+        environment: The daemon's own, of which other programs than llama-server get some, and
+            which may name sockets that a service manager has opened.
         clock: Source of time.
         faults: Fault points of tests.
         hash_delay_s: Seconds after the start before the model files are hashed.
@@ -114,12 +122,7 @@ async def daemon(
         stack.enter_context(lock.hold(directories.state))
         live = LiveConfig(config)
         tokens = _tokens(live, directories, clock)
-        tcp = bind_tcp(config.server.listen_host, config.server.listen_port)
-        stack.callback(tcp.close)
-        socket_path = directories.control_socket(config.server.control_socket)
-        unix = bind_unix(socket_path)
-        stack.callback(socket_path.unlink, missing_ok=True)
-        stack.callback(unix.close)
+        tcp, unix, socket_path = _listeners(config, directories, environment, stack)
         engine = await find_needed(config, path_env=path_env)
         store = await stack.enter_async_context(
             await Database.open(directories.state / "mtpd.sqlite3", clock, faults=faults)
@@ -144,7 +147,7 @@ async def daemon(
         stack.callback(house.ground.telemetry.close)
         stack.enter_context(logs.tap(house.feed.from_threads(DAEMON)))
         await house.recover()
-        url = url_of(tcp)
+        url = url_of(tcp[0])
         control = house.control(
             DaemonFacts(
                 version=__version__,
@@ -168,7 +171,9 @@ async def daemon(
         for run in (sampler.run, board.run, *house_runs):
             tasks.start_soon(run)
         tasks.start_soon(house.idle.run, board)
-        listening = serving(house.web(control), (tcp, unix), timeouts=lambda: live.server.timeouts)
+        listening = serving(
+            house.web(control), (*tcp, *unix), timeouts=lambda: live.server.timeouts
+        )
         await stack.enter_async_context(listening)
         # Runs first at the end: open streams are cut, so that the listener can close.
         stack.callback(house.switchboard.close, "the daemon is stopping")
@@ -179,11 +184,36 @@ async def daemon(
             control=control,
             operations=house.operations,
             reloader=house.reloader,
+            board=board,
             bus=bus,
             url=url,
             control_socket=socket_path,
         )
         bus.publish(DaemonStopping(reason="the daemon was told to end"))
+
+
+def _listeners(
+    config: Config,
+    directories: Directories,
+    environment: Mapping[str, str],
+    stack: AsyncExitStack,
+) -> tuple[tuple[socket.socket, ...], tuple[socket.socket, ...], Path]:
+    """What clients and control are answered on, and where control is: handed over, else ours."""
+    given = handed(environment)
+    stack.callback(given.close)
+    if (told := given.contradiction(config.server)) is not None:
+        log.warning("daemon.listens_elsewhere", reason=told)
+    tcp = given.tcp
+    if not tcp:
+        tcp = (bind_tcp(config.server.listen_host, config.server.listen_port),)
+        stack.callback(tcp[0].close)
+    if (path := given.control_path) is not None:
+        return tcp, given.unix, path
+    path = directories.control_socket(config.server.control_socket)
+    unix = bind_unix(path)
+    stack.callback(path.unlink, missing_ok=True)
+    stack.callback(unix.close)
+    return tcp, (unix,), path
 
 
 def _tokens(config: LiveConfig, directories: Directories, clock: Clock) -> Tokens:
@@ -213,13 +243,24 @@ async def serve(
     """Run the daemon until SIGTERM or SIGINT; SIGHUP has it read its configuration again.
 
     A signal while it starts counts, too. A terminal that is closed ends what was started in
-    it, unless ``nohup`` was asked for.
+    it, unless ``nohup`` was asked for. A service manager is told of all of it.
     """
     hangup = Hangup.here()
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        async with daemon(
-            config, directories, path_env=path_env, environment=environment, disk=disk
-        ) as running:
+    service = Service(
+        Notifier(environment.get("NOTIFY_SOCKET")),
+        watchdog_s=watchdog_s(environment),
+        clock=SystemClock(),
+    )
+    with (
+        anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
+        service.unhurried(),
+    ):
+        async with (
+            daemon(
+                config, directories, path_env=path_env, environment=environment, disk=disk
+            ) as running,
+            service.serving(running.board, lambda: _status(running)),
+        ):
             async for number in signals:
                 meaning = Meaning.STOP
                 if number is signal.SIGHUP:
@@ -228,4 +269,10 @@ async def serve(
                     log.info("daemon.stopping", signal=number.name)
                     return
                 if meaning is Meaning.RELOAD:
-                    await running.reloader.hear()
+                    with service.reloading():
+                        await running.reloader.hear()
+
+
+def _status(running: Daemon) -> str:
+    board, operation = running.board, running.operations.current
+    return describe(board.engines(), board.queue(), operation, running.reloader.view())

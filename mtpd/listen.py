@@ -1,28 +1,35 @@
-"""Listening sockets and the HTTP server on them."""
+"""Listening sockets, our own or the service manager's, and the HTTP server on them."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import socket
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 from aiohttp import web
 
 from mtpd.config.model import ServerTimeouts
-from mtpd.errors import MtpdError
+from mtpd.errors import ConfigError, MtpdError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from aiohttp.typedefs import Handler
 
-__all__ = ["bind_tcp", "bind_unix", "free_port", "serving", "url_of"]
+    from mtpd.config.model import ServerConfig
+
+__all__ = ["Handed", "bind_tcp", "bind_unix", "free_port", "handed", "serving", "url_of"]
 
 BACKLOG = 512
+FIRST_HANDED = 3
+"""Descriptor of the first socket that a service manager hands over (sd_listen_fds(3))."""
+_FAMILIES = {"api": (socket.AF_INET, socket.AF_INET6), "control": (socket.AF_UNIX,)}
 UNLIMITED_S = 366 * 86_400.0
 
 
@@ -123,6 +130,95 @@ async def serving(
             for listener in listeners:
                 listener.close()
             await runner.cleanup()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handed:
+    """Listening sockets that the service manager has opened, and keeps beyond our end.
+
+    Attributes:
+        tcp: For clients; none where we have to bind our own.
+        unix: For control, likewise.
+    """
+
+    tcp: tuple[socket.socket, ...] = ()
+    unix: tuple[socket.socket, ...] = ()
+
+    @property
+    def control_path(self) -> Path | None:
+        """Where control is reached; None where no socket for it was handed over."""
+        return Path(os.fsdecode(self.unix[0].getsockname())) if self.unix else None
+
+    def close(self) -> None:
+        """Close our copies; the service manager goes on listening."""
+        for sock in (*self.tcp, *self.unix):
+            sock.close()
+
+    def contradiction(self, server: ServerConfig) -> str | None:
+        """What is to be told where ``server.listen`` says otherwise; it has no effect then.
+
+        Raises:
+            ConfigError: Other machines would reach what is configured for this one only.
+        """
+        urls = [url_of(sock) for sock in self.tcp]
+        for sock, url in zip(self.tcp, urls, strict=True):
+            if not ipaddress.ip_address(sock.getsockname()[0]).is_loopback and not server.remote:
+                problem = (
+                    f"the socket unit listens on {url}, which other machines can reach, but"
+                    f" server.listen is {server.listen}"
+                )
+                hint = (
+                    "set [server] listen to that address, with 'hosts' and an access token, or"
+                    " ListenStream= of mtpd.socket to a loopback address"
+                )
+                raise ConfigError((problem,), hint=hint)
+        if not urls or f"http://{server.listen}" in urls:
+            return None
+        return f"the socket unit listens on {urls[0]}; server.listen {server.listen} has no effect"
+
+
+def handed(environment: Mapping[str, str], *, first: int = FIRST_HANDED) -> Handed:
+    """Take over the sockets that the service manager has opened for this process.
+
+    A socket is for clients or for control by its family; one that is named ``api`` or
+    ``control`` (``FileDescriptorName=``) must be of the right one.
+
+    Raises:
+        ConfigError: One of them is no socket that we can answer on.
+    """
+    count = environment.get("LISTEN_FDS", "")
+    if environment.get("LISTEN_PID") != str(os.getpid()) or not count.isdecimal():
+        return Handed()
+    names = environment.get("LISTEN_FDNAMES", "").split(":")
+    names += [""] * (int(count) - len(names))
+    sockets: list[socket.socket] = []
+    try:
+        for fd, name in zip(range(first, first + int(count)), names, strict=False):
+            sockets.append(_taken(fd, name))
+    except ConfigError:
+        for sock in sockets:
+            sock.close()
+        raise
+    control = tuple(sock for sock in sockets if sock.family == socket.AF_UNIX)
+    return Handed(tcp=tuple(sock for sock in sockets if sock not in control), unix=control)
+
+
+def _taken(fd: int, name: str) -> socket.socket:
+    label = f"socket {fd} ({name})" if name else f"socket {fd}"
+    hint = "mtpd.socket and mtpd-control.socket, as mtpd install-units writes them, are right"
+    try:
+        sock = socket.socket(fileno=fd)
+        listens = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        problem = f"the service manager's {label} cannot be used: {error.strerror}"
+        raise ConfigError((problem,), hint=hint) from error
+    sock.set_inheritable(False)
+    expected = _FAMILIES.get(name, (*_FAMILIES["api"], *_FAMILIES["control"]))
+    if listens and sock.type == socket.SOCK_STREAM and sock.family in expected:
+        return sock
+    sock.close()
+    problem = f"the service manager's {label} is not a stream socket of the right family"
+    raise ConfigError((problem,), hint=hint)
 
 
 def bind_tcp(host: str, port: int) -> socket.socket:

@@ -71,6 +71,7 @@ def application(
         backend,
         auth=Policy(
             daemon_uid=os.getuid(),
+            daemon_gid=os.getgid(),
             hosts=lambda: config.server.hosts,
             origins=lambda: config.server.cors_origins,
         ),

@@ -26,6 +26,7 @@ from mtpd.api.problem import Problem
 from mtpd.proxy.callers import CALLER
 
 if TYPE_CHECKING:
+    from asyncio.trsock import TransportSocket
     from collections.abc import Callable, Container, Mapping
 
     from aiohttp.typedefs import Handler, Middleware
@@ -41,6 +42,8 @@ OPEN = frozenset({"/healthz", "/health", "/v1/health"})
 _ADMIN = web.RequestKey("mtpd.admin", bool)
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _HTTP_PORT = 80
+_SO_PEERGROUPS = 59  # of Linux 4.13 and newer; the socket module has no name for it
+_GROUPS_BYTES = 1024
 _PORTS = {"http": _HTTP_PORT, "https": 443}
 
 
@@ -65,11 +68,14 @@ class Policy:
 
     Attributes:
         daemon_uid: Peers of the control socket with this uid, or root, may do everything.
+        daemon_gid: So may members of this group; they get there only where the socket's mode
+            lets the group in, as that of the socket unit does and our own does not.
         hosts: The names that are ours now beside the loopback's, ``NAME`` or ``NAME:PORT``.
         origins: Of web pages that may use the data plane.
     """
 
     daemon_uid: int
+    daemon_gid: int
     hosts: Callable[[], tuple[str, ...]] = tuple
     origins: Callable[[], tuple[str, ...]] = tuple
 
@@ -80,10 +86,12 @@ class Peer:
 
     Attributes:
         uid: Of a peer on the unix socket; None over TCP.
+        gids: Its groups.
         port: Our own port of a TCP connection; None on the unix socket.
     """
 
     uid: int | None = None
+    gids: frozenset[int] = frozenset()
     port: int | None = None
 
 
@@ -138,15 +146,18 @@ def decide(asked: Asked, policy: Policy) -> Problem | None:
 
 
 def _peer(asked: Asked, policy: Policy) -> Problem | None:
-    if asked.peer.port is not None or asked.peer.uid in {0, policy.daemon_uid}:
+    peer = asked.peer
+    if peer.port is not None or peer.uid in {0, policy.daemon_uid}:
+        return None
+    if policy.daemon_gid in peer.gids:
         return None
     return Problem(
         slug="peer-not-allowed",
         status=403,
         title="This user may not use the control socket",
         detail=f"The peer's uid is {asked.peer.uid}; "
-        f"only uid {policy.daemon_uid} and root are admitted.",
-        hint="Run the command as the user that the daemon runs as.",
+        f"only uid {policy.daemon_uid}, group {policy.daemon_gid} and root are admitted.",
+        hint="Run the command as the user that the daemon runs as, or join its group.",
     )
 
 
@@ -377,5 +388,14 @@ def _peer_of(request: web.Request) -> Peer:
         # A connection that is gone has no port; -1 is equal to none, so nothing is admitted.
         return Peer(port=name[1] if name else -1)
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, uid, _ = struct.unpack("3i", credentials)
-    return Peer(uid=uid)
+    _, uid, gid = struct.unpack("3i", credentials)
+    return Peer(uid=uid, gids=frozenset({gid, *_other_groups(sock)}))
+
+
+def _other_groups(sock: TransportSocket) -> tuple[int, ...]:
+    """The supplementary groups of a peer on a unix socket; none where it has very many."""
+    try:
+        packed = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES)
+    except OSError:
+        return ()
+    return struct.unpack(f"{len(packed) // 4}I", packed)

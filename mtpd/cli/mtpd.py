@@ -1,4 +1,4 @@
-"""The daemon's command: ``mtpd serve|demo|check|config|plan|import|powercap|token``.
+"""The daemon's command: ``mtpd serve|demo|check|config|plan|import|powercap|token|…``.
 
 Tracebacks and exit codes are decided here, in ``main``, and nowhere else.
 """
@@ -14,6 +14,7 @@ from mtpd.cli.config_commands import check, config
 from mtpd.cli.daemon_commands import demo, serve
 from mtpd.cli.failure import exit_code_of
 from mtpd.cli.import_command import import_
+from mtpd.cli.install_command import install_units
 from mtpd.cli.plan_command import plan
 from mtpd.cli.powercap_commands import powercap
 from mtpd.cli.token_commands import token
@@ -32,7 +33,7 @@ def cli() -> None:
     """
 
 
-for command in (serve, demo, check, config, plan, import_, powercap, token):
+for command in (serve, demo, check, config, plan, import_, powercap, token, install_units):
     cli.add_command(command)
 
 

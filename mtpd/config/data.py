@@ -1,14 +1,14 @@
-"""Where the shipped profiles and the bundled models lie.
+"""Where the shipped profiles, the files for systemd and the bundled models lie.
 
-A wheel carries both inside the package; in a checkout the profiles are in their own
-top-level folder. Nothing is read here.
+A wheel carries all inside the package; in a checkout the first two are in their own
+top-level folders. Nothing is read here.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["bundled_model", "profiles_dir"]
+__all__ = ["bundled_model", "profiles_dir", "units_dir"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _CHECKOUT = _PACKAGE.parent
@@ -24,3 +24,9 @@ def bundled_model(name: str) -> Path:
     """The path of a model file that comes with mtpd; it exists unless the install is broken."""
     places = (_PACKAGE / "_data" / "models" / name, _CHECKOUT / "models" / name)
     return next((place for place in places if place.is_file()), places[0])
+
+
+def units_dir() -> Path:
+    """The folder with the files for systemd, as shipped."""
+    installed = _PACKAGE / "_data" / "systemd"
+    return installed if installed.is_dir() else _CHECKOUT / "systemd"

@@ -11,10 +11,9 @@ Not covered: how a process is supervised (``mtpd.supervise``), and which arm is 
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
 import structlog
@@ -24,6 +23,7 @@ from mtpd.proxy.admission_types import ORDINARY, Claim, Pending
 from mtpd.proxy.beside import Uncounted
 from mtpd.proxy.changes import Changes
 from mtpd.proxy.engines import Terms
+from mtpd.proxy.errands import Errands
 from mtpd.proxy.feasibility import Feasibility
 from mtpd.proxy.hold import Hold
 from mtpd.proxy.lanes import Lanes
@@ -31,7 +31,7 @@ from mtpd.proxy.outcomes import RejectedError
 from mtpd.proxy.turns import DRAIN_S
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from mtpd.clock import Clock
@@ -110,12 +110,13 @@ class Switchboard(Generic[C]):
             clock=clock,
             feasible=feasible or Feasibility(),
             is_current=is_current,
-            on_degraded=lambda lane: self._soon(partial(self._changes.leave_degraded, lane)),
+            on_degraded=lambda lane: self._errands.post(
+                partial(self._changes.leave_degraded, lane)
+            ),
         )
         self._engines, self._turns = self._changes.engines, self._changes.turns
         self._holding = anyio.Lock()
-        self._due: deque[Callable[[], Coroutine[Any, Any, None]]] = deque()
-        self._wanted = anyio.Event()
+        self._errands = Errands()
 
     # For the owner -----------------------------------------------------------------
 
@@ -125,17 +126,17 @@ class Switchboard(Generic[C]):
             tasks.start_soon(self._engines.run)
             tasks.start_soon(self._lanes.keep_time)
             try:
-                while True:
-                    while self._due:
-                        tasks.start_soon(self._due.popleft())
-                    self._wanted = anyio.Event()
-                    await self._wanted.wait()
+                await self._errands.run(tasks)
             finally:
                 self.close("the daemon is stopping")
 
     def close(self, reason: str) -> None:
         """Turn away everybody who waits or comes, and cut what runs."""
         self._lanes.close(reason)
+
+    async def answer(self) -> None:
+        """Return once the owner has taken what was posted before; not while it is stuck."""
+        await self._errands.answer()
 
     def tick(self) -> None:
         """Turn away those who have waited too long; ``run`` does it when it is due."""
@@ -309,7 +310,7 @@ class Switchboard(Generic[C]):
             finally:
                 await hold.end(self._changes.end_hold)
                 for profile in persistent:
-                    self._soon(partial(self._bring_back, profile))
+                    self._errands.post(partial(self._bring_back, profile))
 
     def serving(self) -> Arm | None:
         """The arm that is ready now; of several, the one that was used last."""
@@ -354,7 +355,7 @@ class Switchboard(Generic[C]):
         finally:
             for lane in self._lanes.there():
                 if self._changes.outdated(lane) is not None:
-                    self._soon(partial(self._changes.leave_outdated, lane, reason))
+                    self._errands.post(partial(self._changes.leave_outdated, lane, reason))
         return tuple(renewal for renewal in found if renewal is not None)
 
     def _ready(self) -> tuple[str, ...]:
@@ -373,12 +374,7 @@ class Switchboard(Generic[C]):
             log.warning("hold.not_brought_back", profile=profile, reason=str(error))
 
     def _want(self, lane: Lane, profile: str) -> None:
-        self._soon(partial(self._bring_up_for_requests, lane, profile))
-
-    def _soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have it done in a task of its own."""
-        self._due.append(work)
-        self._wanted.set()
+        self._errands.post(partial(self._bring_up_for_requests, lane, profile))
 
     async def _bring_up_for_requests(self, lane: Lane, profile: str) -> None:
         async with lane.owned():

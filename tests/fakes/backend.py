@@ -431,6 +431,7 @@ async def serving(
     socket: Path,
     *,
     uid: int | None = None,
+    gid: int = -1,
     stream: StreamSettings | None = None,
     add: Callable[[web.Application], None] = lambda _app: None,
     metrics: Handler | None = None,
@@ -438,7 +439,7 @@ async def serving(
 ) -> AsyncIterator[Served]:
     """Serve the control API on a real control socket and a real loopback port."""
     app = web.Application()
-    policy = Policy(daemon_uid=os.getuid() if uid is None else uid)
+    policy = Policy(daemon_uid=os.getuid() if uid is None else uid, daemon_gid=gid)
     mount(app, backend, auth=policy, stream=stream, metrics=metrics, others=others)
     add(app)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=2, access_log=None)

@@ -11,12 +11,15 @@ import sys
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import anyio
 
+from tests.fakes.manager import activated
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from anyio.abc import Process
 
@@ -58,15 +61,34 @@ class Serving:
 
 
 @asynccontextmanager
-async def serve(place: Home, *more: str) -> AsyncIterator[Serving]:
-    """Run the daemon; afterwards neither it nor any of its engines may be left."""
+async def serve(
+    place: Home,
+    *more: str,
+    environment: Mapping[str, str] = MappingProxyType({}),
+    sockets: Sequence[socket.socket] = (),
+    names: str = "api:control",
+) -> AsyncIterator[Serving]:
+    """Run the daemon; afterwards neither it nor any of its engines may be left.
+
+    ``environment`` is added to ours; ``sockets`` are handed over under ``names``.
+    """
     argv = [
         *(sys.executable, "-m", "mtpd.cli.mtpd", "serve"),
         *("--config", str(place.config), "--state-dir", str(place.directories.state)),
         *("--runtime-dir", str(place.directories.runtime)),
         *("--cache-dir", str(place.directories.cache), "--log-json", *more),
     ]
-    process = await anyio.open_process(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=None)
+    inherited: list[int] = []
+    if sockets:
+        argv, inherited = activated(argv, sockets, names)
+    process = await anyio.open_process(
+        argv,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=None,
+        env={**os.environ, **environment},
+        pass_fds=inherited,
+    )
     try:
         yield Serving(process, place)
     finally:

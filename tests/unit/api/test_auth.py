@@ -13,7 +13,7 @@ from mtpd.access import Token
 from mtpd.api.auth import Asked, Peer, Plane, Policy, Scope, decide
 from mtpd.api.bearer import Shown
 
-POLICY = Policy(daemon_uid=1000)
+POLICY = Policy(daemon_uid=1000, daemon_gid=2000)
 PORT = 8080
 
 # Value, and the slug of the refusal that it must lead to when nothing before it is wrong.
@@ -109,7 +109,7 @@ def test_on_the_control_socket_the_uid_decides(uid: int | None, plane: Plane, sc
 
 
 LISTED = "https://ui.example"
-OPEN_TO_UI = Policy(daemon_uid=1000, origins=lambda: (LISTED,))
+OPEN_TO_UI = Policy(daemon_uid=1000, daemon_gid=2000, origins=lambda: (LISTED,))
 
 
 @pytest.mark.parametrize("scope", Scope)
@@ -163,6 +163,15 @@ def test_only_a_browser_that_asks_first_needs_no_token() -> None:
         )
         problem = decide(asked, OPEN_TO_UI)
         assert (None if problem is None else problem.slug) == expected
+
+
+def test_on_the_control_socket_members_of_the_daemons_group_are_admitted() -> None:
+    def asked(*gids: int) -> Asked:
+        peer = Peer(uid=1001, gids=frozenset(gids))
+        return Asked(peer=peer, plane=Plane.CONTROL, scope=Scope.WRITE, hosts=("localhost",))
+
+    assert slug(asked(100, 2000)) is None
+    assert slug(asked(100)) == slug(asked()) == "peer-not-allowed"
 
 
 def test_the_absolute_form_must_name_us_too() -> None:
@@ -292,7 +301,11 @@ def test_a_token_opens_no_door_to_a_web_page() -> None:
     assert answer(media_type="text/plain") == "unsupported-media-type"
 
 
-NAMED = Policy(daemon_uid=1000, hosts=lambda: ("gpu.lan", "proxy.example:8443", "[fd00::5]"))
+NAMED = Policy(
+    daemon_uid=1000,
+    daemon_gid=2000,
+    hosts=lambda: ("gpu.lan", "proxy.example:8443", "[fd00::5]"),
+)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -327,6 +328,36 @@ async def test_a_foreign_uid_is_refused_on_the_control_socket(tmp_path: Path) ->
     async with serving(backend, tmp_path / "s", uid=54321) as served:
         status, _, _ = await over_socket(served, "POST", f"{PREFIX}/switch", json=SWITCH)
         assert status == (202 if os.getuid() == 0 else 403)
+
+
+CLIENT = """
+import os, socket, sys
+os.chdir(sys.argv[1])
+os.setgroups([int(sys.argv[2])])
+os.setgid(65534)
+os.setuid(65534)
+with socket.socket(socket.AF_UNIX) as sock:
+    sock.connect("s")
+    sock.sendall(b"GET /mtpd/v1/status HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n")
+    print(sock.recv(12).decode())
+"""
+
+
+async def test_the_kernel_tells_the_groups_of_a_peer(tmp_path: Path) -> None:
+    # Only root can be another user; anybody else is in the groups that it is in.
+    root, other = os.getuid() == 0, 4242
+    mine = other if root else os.getgid()
+    for gid, admitted in ((mine, True), (other + 1, False)):
+        async with serving(ScriptedBackend(), tmp_path / "s", uid=54321, gid=gid) as served:
+            if not root:
+                status, _, _ = await over_socket(served, "GET", f"{PREFIX}/status")
+                assert status == (200 if admitted else 403)
+                continue
+            for place in (tmp_path, tmp_path / "s"):
+                place.chmod(0o777)
+            argv = (sys.executable, "-I", "-c", CLIENT, str(tmp_path), str(other))
+            ran = await anyio.run_process(argv)
+            assert ran.stdout.split()[1] == (b"200" if admitted else b"403")
 
 
 @pytest.mark.parametrize(
