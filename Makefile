@@ -41,7 +41,7 @@ bench: $(STAMP)  ## measure, print, never assert; numbers go to docs/benchmarks.
 	$(BIN)/python -m tests.bench
 
 endurance: $(STAMP)  ## the tests that `make test` runs in part, in full
-	MTPD_ENDURANCE=1 $(BIN)/pytest --all-must-run -o min_tests=2 tests/faults/test_switches_under_load.py
+	MTPD_ENDURANCE=1 $(BIN)/pytest --all-must-run -o min_tests=4 tests/faults/test_switches_under_load.py tests/faults/test_restarts_under_load.py
 
 clean:
 	rm -rf $(VENV) $(DEMO) .bench .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

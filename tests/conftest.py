@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
+_HAS_SYSTEMD = shutil.which("systemd-analyze") is not None
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -36,6 +39,20 @@ def pytest_configure(config: pytest.Config) -> None:
     worker = hasattr(config, "workerinput")  # only the process that sees all reports counts
     if config.getoption("--all-must-run") and not worker:
         config.pluginmanager.register(RollCall(int(config.getini("min_tests"))), "roll-call")
+
+
+def pytest_report_header() -> list[str]:
+    if _HAS_SYSTEMD:
+        return []
+    return ["systemd-analyze is not here: the tests of the units (-m systemd) are left out"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _HAS_SYSTEMD:
+        return
+    left_out = [item for item in items if item.get_closest_marker("systemd") is not None]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 class RollCall:

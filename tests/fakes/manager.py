@@ -22,6 +22,7 @@ count = int(sys.argv[1])
 numbers = [os.dup(int(word)) for word in sys.argv[3 : 3 + count]]
 for place, number in enumerate(numbers, 3):
     os.dup2(number, place)
+    os.set_inheritable(place, True)
 os.closerange(3 + count, 64)
 os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(count), LISTEN_FDNAMES=sys.argv[2])
 os.execv(sys.argv[3 + count], sys.argv[3 + count :])
