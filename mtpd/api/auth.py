@@ -9,8 +9,6 @@ and reads are open on the loopback, and changes are not.
 from __future__ import annotations
 
 import enum
-import socket
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -22,11 +20,11 @@ from mtpd.actor import acting_as
 from mtpd.api import cors
 from mtpd.api.bearer import NOTHING_SHOWN, Shown, credentials
 from mtpd.api.gate import refusal
+from mtpd.api.peer import Peer, peer_of
 from mtpd.api.problem import Problem
 from mtpd.proxy.callers import CALLER
 
 if TYPE_CHECKING:
-    from asyncio.trsock import TransportSocket
     from collections.abc import Callable, Container, Mapping
 
     from aiohttp.typedefs import Handler, Middleware
@@ -42,8 +40,6 @@ OPEN = frozenset({"/healthz", "/health", "/v1/health"})
 _ADMIN = web.RequestKey("mtpd.admin", bool)
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _HTTP_PORT = 80
-_SO_PEERGROUPS = 59  # of Linux 4.13 and newer; the socket module has no name for it
-_GROUPS_BYTES = 1024
 _PORTS = {"http": _HTTP_PORT, "https": 443}
 
 
@@ -78,21 +74,6 @@ class Policy:
     daemon_gid: int
     hosts: Callable[[], tuple[str, ...]] = tuple
     origins: Callable[[], tuple[str, ...]] = tuple
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
-    """The other end of the connection.
-
-    Attributes:
-        uid: Of a peer on the unix socket; None over TCP.
-        gids: Its groups.
-        port: Our own port of a TCP connection; None on the unix socket.
-    """
-
-    uid: int | None = None
-    gids: frozenset[int] = frozenset()
-    port: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +298,7 @@ def middleware(
 
 def owns(request: web.Request) -> bool:
     """Whether a request that was let through may do everything: the daemon's user, or an admin."""
-    return _peer_of(request).uid is not None or request.get(_ADMIN, False)
+    return peer_of(request).uid is not None or request.get(_ADMIN, False)
 
 
 def _asked(
@@ -328,7 +309,7 @@ def _asked(
 ) -> Asked:
     resource = request.match_info.route.resource
     canonical = "" if resource is None else resource.canonical
-    peer, reads = _peer_of(request), request.method in {"GET", "HEAD"}
+    peer, reads = peer_of(request), request.method in {"GET", "HEAD"}
     return Asked(
         peer=peer,
         plane=_plane(request.path, canonical, outside, reads=reads),
@@ -378,24 +359,3 @@ def _authority(target: str) -> str | None:
 def _body_type(request: web.Request) -> str | None:
     """A body without a type is ``application/octet-stream`` (RFC 9110 section 8.3)."""
     return request.content_type.lower() if request.can_read_body else None
-
-
-def _peer_of(request: web.Request) -> Peer:
-    transport = request.transport
-    sock = None if transport is None else transport.get_extra_info("socket")
-    if sock is None or sock.family != socket.AF_UNIX:
-        name = None if transport is None else transport.get_extra_info("sockname")
-        # A connection that is gone has no port; -1 is equal to none, so nothing is admitted.
-        return Peer(port=name[1] if name else -1)
-    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, uid, gid = struct.unpack("3i", credentials)
-    return Peer(uid=uid, gids=frozenset({gid, *_other_groups(sock)}))
-
-
-def _other_groups(sock: TransportSocket) -> tuple[int, ...]:
-    """The supplementary groups of a peer on a unix socket; none where it has very many."""
-    try:
-        packed = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES)
-    except OSError:
-        return ()
-    return struct.unpack(f"{len(packed) // 4}I", packed)
