@@ -16,7 +16,6 @@ from mtpd import metrics as prometheus
 from mtpd.api import problem
 from mtpd.api.application import application
 from mtpd.api.gate import Gate
-from mtpd.control.account import MemoryAccount
 from mtpd.control.applying import Applying
 from mtpd.control.backend import Control
 from mtpd.control.device import SwitchboardDevice
@@ -40,7 +39,6 @@ from mtpd.engine.client import EngineClient
 from mtpd.engine.heard import RequestFacts
 from mtpd.engine.kept import PromptCaches
 from mtpd.events import EngineTransition
-from mtpd.gpu.host import HostProvider
 from mtpd.ground import Ground
 from mtpd.logfeed import LogFeed
 from mtpd.metrics import Metrics
@@ -145,13 +143,7 @@ class House:
             feasible=ground.residencies.feasible,
             is_current=ground.planner.is_current,
             asking=self.idle.asking,
-            account=MemoryAccount(
-                config=config,
-                memory=ground.memory,
-                feasible=ground.residencies.feasible,
-                keeper=ground.residencies.keeper,
-                host=HostProvider().memory,
-            ),
+            account=ground.residencies.account,
             decide=ground.recorder.decide,
         )
         self.preloader = Preloader(
@@ -287,6 +279,7 @@ class House:
                     choices=self.ground.choices,
                     hashes=self.ground.hashes,
                     memory=self.ground.memory,
+                    account=self.ground.residencies.account,
                     engines=self.switchboard.engines,
                     quality=self.quality.latest,
                 ),
@@ -345,7 +338,7 @@ class House:
             new_id=lambda: EngineId(uuid.uuid4().hex),
             on_fact=partial(self._hear, key.profile),
             on_lines=partial(self.feed.add, key.profile),
-            card=self.ground.residencies.keeper,
+            card=self.ground.residencies.keeper or self.ground.residencies.host,
             pulse=Pulse(ask=self._probe.answers),
             record=self.ground.residencies.record,
         )

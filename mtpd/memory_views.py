@@ -13,6 +13,7 @@ __all__ = [
     "JointView",
     "MemoryPartsView",
     "MemoryView",
+    "NeedView",
     "OptionView",
 ]
 
@@ -37,6 +38,22 @@ class MemoryPartsView:
     total_bytes: int
     low_bytes: int
     high_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedView:
+    """What an engine takes, as it counts beside other engines.
+
+    Attributes:
+        count_bytes: On a card of its memory; without one its own pages and the model file
+            that it maps. Null where nobody knows.
+        source: measured, forecast, bound, declared, misfit or unknown, the best there is.
+        reason: One clause: what the figure rests on, or why there is none.
+    """
+
+    count_bytes: int | None
+    source: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

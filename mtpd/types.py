@@ -285,6 +285,8 @@ class Verdict:
         contradiction: What speaks against it, one sentence; None where nothing does.
         room_bytes: Device memory that was there for the engine: what was free before it,
             less what other programs took since. None where that was not measured.
+        taken_bytes: Memory that the engine was measured to take once it was loaded: of the
+            card, or without one its own of the machine's. None where nobody counts it.
     """
 
     residency: Residency = field(default_factory=lambda: Unknown("no engine was started"))
@@ -293,6 +295,7 @@ class Verdict:
     confidence: Confidence = Confidence.REPORTED
     contradiction: str | None = None
     room_bytes: int | None = None
+    taken_bytes: int | None = None
 
     @property
     def label(self) -> str:

@@ -23,7 +23,7 @@ from mtpd.engine_views import (
     ResidencyView,
 )
 from mtpd.live_views import LiveProfileView  # noqa: TC001  # decoders resolve it
-from mtpd.memory_views import DepthMemoryView, MemoryView  # noqa: TC001  # decoders resolve it
+from mtpd.memory_views import DepthMemoryView, MemoryView, NeedView  # noqa: TC001  # decoders resolve it
 from mtpd.quality_views import BaselineView, PerplexityView  # noqa: TC001  # decoders resolve it
 
 __all__ = [
@@ -134,6 +134,7 @@ class ModelView:
         memory: Predicted device memory of every depth, and whether it fits.
         perplexity: The newest that was measured of the file as it lies there now, or None.
         baseline: The newest speed of the model body alone, likewise.
+        need: What the arm that is served takes beside other engines.
     """
 
     id: str
@@ -156,6 +157,7 @@ class ModelView:
     kind: str = "llama-server"
     perplexity: PerplexityView | None = None
     baseline: BaselineView | None = None
+    need: NeedView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,10 +293,16 @@ class ConfigFileView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmMemoryView:
-    """Predicted device memory of an arm that an engine runs."""
+    """Memory of an arm that an engine runs.
+
+    Attributes:
+        memory: Predicted device memory.
+        held: What its engine holds now; null while there is no process.
+    """
 
     arm: ArmView
     memory: DepthMemoryView
+    held: NeedView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,9 @@ from mtpd.cli.cells import NONE, cell, table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mtpd.memory_views import AdviceView, DepthMemoryView, JointView, MemoryView
+    from mtpd.memory_views import AdviceView, DepthMemoryView, JointView, MemoryView, NeedView
 
-__all__ = ["memory_cells", "memory_parts", "memory_sentence"]
+__all__ = ["memory_cells", "memory_parts", "memory_sentence", "need_sentence"]
 
 _MIB = 2**20
 _VERDICTS = {
@@ -25,6 +25,7 @@ _VERDICTS = {
     "unknown": "unknown",
     "not_applicable": "not applicable",
 }
+_SOURCES = {"bound": "upper bound", "misfit": "known not to fit"}
 _SHORT = {"fits": "yes", "evicts": "no", "unknown": "unknown", "not_applicable": "n/a"}
 _OWN_FIT = {"fits": "stays", "evicts": "evicts", "unknown": "unknown", "not_applicable": NONE}
 
@@ -48,6 +49,13 @@ def memory_sentence(one: DepthMemoryView) -> str:
     """One depth in one line, e.g. ``15379 MiB predicted, fits: 18 MiB left``."""
     size = "not predicted" if one.predicted is None else f"{_mib(one.predicted.total_bytes)} MiB"
     return f"{size} predicted, {_VERDICTS[one.verdict]}: {one.reason}"
+
+
+def need_sentence(one: NeedView) -> str:
+    """What an engine takes beside others in one line, e.g. ``812 MiB (measured: …)``."""
+    if one.count_bytes is None:
+        return f"not known: {one.reason}"
+    return f"{_mib(one.count_bytes)} MiB ({_SOURCES.get(one.source, one.source)}: {one.reason})"
 
 
 def memory_cells(one: DepthMemoryView | None) -> tuple[Text, Text]:

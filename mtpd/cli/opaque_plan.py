@@ -46,12 +46,13 @@ def show_opaque(config: Config, profile: Profile, opaque: Opaque, *, as_json: bo
             "argv": list(planned.command.argv),
             "env": sorted(planned.command.env),
             "stop_command": list(profile.stop_command),
-            "vram_mib": opaque.vram_mib,
+            "vram_mib": profile.vram_mib,
             "residency": NOT_OURS,
         }
         click.echo(json.dumps(told, indent=2))
         return
-    memory = "measured once it runs" if opaque.vram_mib is None else f"{opaque.vram_mib} MiB, said"
+    said_mib = profile.vram_mib
+    memory = "measured once it runs" if said_mib is None else f"{said_mib} MiB, said"
     for name, value in (
         ("model", f"{profile.name}, no llama-server"),
         ("endpoint", url),

@@ -13,7 +13,7 @@ from mtpd.cli import lists, render
 from mtpd.cli.cells import grid, line, size
 from mtpd.cli.client import segment
 from mtpd.cli.decode import decode, decode_all
-from mtpd.cli.memory import memory_parts
+from mtpd.cli.memory import memory_parts, need_sentence
 from mtpd.cli.quality_lists import quality_lines
 from mtpd.cli.session import Session, connected
 from mtpd.cli.waiting import wait
@@ -298,6 +298,8 @@ def _file(model: ModelView) -> RenderableType:
     made = grid()
     line(made, "file", f"{model.model} ({size(model.size_bytes)})")
     line(made, "sha256", model.sha256 or "not known yet")
+    if model.need is not None:
+        line(made, "takes", need_sentence(model.need))
     return made
 
 

@@ -26,7 +26,7 @@ from mtpd.cli.cells import (
     table,
 )
 from mtpd.cli.live_lines import live_lines
-from mtpd.cli.memory import memory_sentence
+from mtpd.cli.memory import memory_sentence, need_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from mtpd.memory_views import DepthMemoryView
     from mtpd.views import (
+        ArmMemoryView,
         ArmView,
         ChoiceView,
         ConfigFileView,
@@ -198,7 +198,7 @@ def status_panel(view: StatusView) -> Group:
         f"  pid {view.pid}  up {duration(view.uptime_s)}  tuning {view.mode}",
     )
     parts: list[RenderableType] = [head, Text("")]
-    needs = {one.arm: one.memory for one in view.memory}
+    needs = {one.arm: one for one in view.memory}
     for engine in view.engines:
         parts += [_engine(engine, needs.get(engine.arm) if engine.arm else None), Text("")]
     return Group(*parts, _daemon(view))
@@ -272,7 +272,7 @@ def choice_origin(choice: ChoiceView) -> str:
     return f"set by an operator; measured choice: depth {arm.depth}, {back}"
 
 
-def _engine(view: EngineView, needs: DepthMemoryView | None) -> Group:
+def _engine(view: EngineView, needs: ArmMemoryView | None) -> Group:
     head = Text.assemble((view.profile, "bold"), "  ", state(view.state), "  ")
     made = grid()
     if view.arm is None:
@@ -289,7 +289,9 @@ def _engine(view: EngineView, needs: DepthMemoryView | None) -> Group:
         for evidence in view.residency.evidence:
             line(made, "", f"{evidence.says}: {evidence.line.strip()}")
     if needs is not None:
-        line(made, "memory", memory_sentence(needs))
+        line(made, "memory", memory_sentence(needs.memory))
+        if needs.held is not None:
+            line(made, "holds", need_sentence(needs.held))
     if view.failure is not None:
         failure = view.failure
         again = "" if failure.retry_in_s is None else f" (next try in {failure.retry_in_s:.0f} s)"

@@ -201,6 +201,7 @@ def _profile(name: str, table: ModelTable, origins: Origins) -> Profile:
         seed=table.seed,
         drafter=_drafter(table.drafter, (*at, "drafter"), origins),
         quality=_quality(table),
+        vram_mib=table.vram_mib,
         loading_state=None if table.loading_state is None else LoadingState(table.loading_state),
         timeouts=EngineTimeouts(**dict(table.timeouts)),
     )

@@ -49,7 +49,7 @@ _CAPTURED: Mapping[str, frozenset[str]] = MappingProxyType(
 """Parts that are read anew but for what was looked at when the daemon started."""
 
 _DESCRIPTIVE = (
-    *("aliases", "tags", "quality", "concurrency_limit"),
+    *("aliases", "tags", "quality", "concurrency_limit", "vram_mib"),
     *("title", "description", "unlisted", "upstream_model", "filters", "timeouts", "loading_state"),
     *("ttl_s", "ready_timeout_s", "stop_timeout_s", "stop_command"),
 )

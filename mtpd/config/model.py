@@ -244,6 +244,8 @@ class Profile:
         seed: Seed of sampling where a request names none; None is random.
         drafter: What proposes tokens.
         quality: Perplexity, or None where nobody measured it.
+        vram_mib: Memory that it takes, as far as somebody has said: what counts where it was
+            neither measured nor can be predicted.
         served_as: Its name in ``/v1/models`` and in replies; None for ``name``.
         concurrency_limit: Requests for it that may be open at once; 0 for no limit.
         title: What programs with a user interface call it; None for its name.
@@ -281,6 +283,7 @@ class Profile:
     seed: int | None = None
     drafter: DrafterConfig = field(default_factory=DrafterConfig)
     quality: Quality | None = None
+    vram_mib: int | None = None
     served_as: str | None = None
     concurrency_limit: int = 0
     title: str | None = None

@@ -29,7 +29,7 @@ SLOTS = 10
 _DEFAULT_PROXY = f"http://127.0.0.1:{PORT}"
 _NO_CHECK = "none"
 _OURS = frozenset(LaunchTable.model_fields) - {"slots"} | {"model", "seed", "drafter", "quality"}
-_THEIRS = ("command", "proxy", "check", "env", "vram_mib")
+_THEIRS = ("command", "proxy", "check", "env")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = "MTPD_INSTANCE"
 
@@ -103,5 +103,4 @@ def build_opaque(model: ModelTable, program: str) -> Opaque | None:
         proxy=(model.proxy or _DEFAULT_PROXY).rstrip("/"),
         check=None if model.check == _NO_CHECK else model.check,
         env=tuple(sorted(model.env.items())),
-        vram_mib=model.vram_mib,
     )

@@ -60,14 +60,12 @@ class Opaque:
         proxy: Base URL of where it listens.
         check: Path that is answered with 200 once it serves; None if it is not asked.
         env: Variables beside those that every such program gets.
-        vram_mib: Device memory that it takes, as far as somebody has said.
     """
 
     command: tuple[str, ...]
     proxy: str
     check: str | None = "/health"
     env: tuple[tuple[str, str], ...] = ()
-    vram_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

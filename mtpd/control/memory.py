@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mtpd.config.model import Fit
 from mtpd.types import NotApplicable
 from tuner.advisor import advise
+from tuner.bound import bound
 from tuner.eviction import LAYER_COST_H200
 from tuner.geometry import KvType
 from tuner.joint import choose_load
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from mtpd.config.model import Profile
     from mtpd.types import EngineBinary
     from tuner.advisor import Advice, Speed
+    from tuner.bound import Bound, Outline
     from tuner.joint import JointChoice
     from tuner.memory import Feasible, Geometry
     from tuner.types import Arm
@@ -52,6 +54,7 @@ __all__ = [
     "forecast",
     "load_plan",
     "margin_bytes",
+    "most",
 ]
 
 _MIB = 2**20
@@ -280,17 +283,34 @@ def load_plan(profile: Profile, depth: int, shape: Shape | Unknown) -> LoadPlan 
     Returns:
         Unknown where the prediction does not cover the profile.
     """
-    drafter = profile.drafter.kind
     if isinstance(shape, Unknown):
         return shape
+    if depth and profile.drafter.kind is Drafter.MTP and not shape.geometry.nextn_layers:
+        return Unknown("the file has no MTP block to draft with")
+    return _options(profile, depth)
+
+
+def most(profile: Profile, depth: int, model: Outline | Unknown) -> Bound | Unknown:
+    """What an arm takes at most, by the outline of its file; without drafting only.
+
+    For whether it may run beside others, never for which depth is served.
+    """
+    if isinstance(model, Unknown):
+        return model
+    if depth:
+        return Unknown("what drafting needs is not bounded")
+    plan = _options(profile, depth)
+    return plan if isinstance(plan, Unknown) else bound(model, plan)
+
+
+def _options(profile: Profile, depth: int) -> LoadPlan | Unknown:
+    drafter = profile.drafter.kind
     if profile.n_gpu_layers is not None:
         return Unknown("its profile says itself how many layers go to the device")
     if profile.flash_attention == "off":
         return Unknown("the compute buffers without flash attention are not predicted")
     if depth and drafter is not Drafter.MTP:
         return Unknown(f"what a drafter of kind {drafter.value} needs is not predicted")
-    if depth and not shape.geometry.nextn_layers:
-        return Unknown("the file has no MTP block to draft with")
     draft_kv_type = KvType(profile.draft_kv_type or profile.kv_type)
     return LoadPlan(
         context=profile.context,

@@ -11,9 +11,11 @@ from mtpd.memory_views import (
     JointView,
     MemoryPartsView,
     MemoryView,
+    NeedView,
     OptionView,
 )
-from mtpd.types import NotApplicable
+from mtpd.proxy.room import Source
+from mtpd.types import Absent, NotApplicable
 from tuner.advisor import Speed
 from tuner.memory import Evicts, Fits
 from tuner.select import cost_of, does_not_fit
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from mtpd.config.model import HardwareProfile
     from mtpd.control.memory import ArmMemory, ArmVerdict, MemoryForecast
+    from mtpd.proxy.room import Need
     from tuner.advisor import Advice
     from tuner.memory import Predicted
     from tuner.summary import ArmSummary
@@ -33,6 +36,7 @@ __all__ = [
     "ADVICE",
     "depth_memory",
     "memory_view",
+    "need_view",
     "notes",
     "seen_notes",
     "speed_of",
@@ -95,6 +99,23 @@ def depth_memory(one: ArmMemory) -> DepthMemoryView:
         left_bytes=_left_bytes(one.verdict),
         engine_fit=_name(one.engine),
     )
+
+
+_RESTS_ON = {
+    Source.MEASURED: "what a start of it was seen to take",
+    Source.FORECAST: "predicted from the model file's header, at the upper end of the error",
+    Source.BOUND: "an upper bound by the model file's header: maybe much less",
+    Source.DECLARED: "vram_mib in its profile says so",
+    Source.MISFIT: "a start that was given less did not fit",
+}
+
+
+def need_view(need: Need | Absent) -> NeedView:
+    """What an engine takes beside others as the API shows it."""
+    if isinstance(need, Absent):
+        return NeedView(count_bytes=None, source="unknown", reason=need.reason)
+    source = need.source
+    return NeedView(count_bytes=need.count, source=source.name.lower(), reason=_RESTS_ON[source])
 
 
 def _parts(predicted: Predicted) -> MemoryPartsView:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtpd.config.files import unreadable
-from mtpd.control.memory_rows import depth_memory, memory_view, speed_of
+from mtpd.control.memory_rows import depth_memory, memory_view, need_view, speed_of
 from mtpd.control.names import names
 from mtpd.control.rows import depth_rows, quality_view
 from mtpd.errors import MtpdError
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
     from mtpd.config.live import Configuration
     from mtpd.config.model import Profile
+    from mtpd.control.account import MemoryAccount
     from mtpd.control.choices import Choices
     from mtpd.control.hashing import ModelHashes
     from mtpd.control.shapes import MemoryPlanner
     from mtpd.engine.launch import LaunchPlanner
-    from mtpd.memory_views import MemoryView
+    from mtpd.memory_views import MemoryView, NeedView
     from mtpd.quality_views import BaselineView, PerplexityView
     from mtpd.store.samples import Measurements
     from mtpd.views import ArmView, ChoiceView, EngineView
@@ -45,6 +46,7 @@ class ModelReports:
         choices: What is served.
         hashes: Of the models' files.
         memory: Forecasts device memory.
+        account: What engines need beside others, and hold.
         engines: What runs.
         quality: The newest perplexity and baseline of a model's file.
     """
@@ -58,6 +60,7 @@ class ModelReports:
         choices: Choices,
         hashes: ModelHashes,
         memory: MemoryPlanner,
+        account: MemoryAccount,
         engines: Callable[[], Iterable[EngineView]],
         quality: Callable[[Profile], Awaitable[tuple[PerplexityView | None, BaselineView | None]]],
     ) -> None:
@@ -66,18 +69,15 @@ class ModelReports:
         self._measurements = measurements
         self._choices = choices
         self._hashes = hashes
-        self._memory = memory
+        self._memory, self._account = memory, account
         self._engines = engines
         self._quality = quality
 
     async def of(self, profile: Profile) -> ModelView:
         """A profile with what was measured of it as it is today."""
         rows: tuple[ArmSummary, ...] = ()
-        try:
-            digest = self._planner.digest(profile)
-        except MtpdError:
-            state = "unavailable"
-        else:
+        state, digest = "unavailable", self._digest(profile)
+        if digest is not None:
             found = await self._measurements.observations(
                 MeasurementFilter(profile=profile.name, fingerprint=digest)
             )
@@ -85,20 +85,33 @@ class ModelReports:
             state = next((e.state for e in self._engines() if e.profile == profile.name), "stopped")
         forecast = await self._memory.forecast(profile)
         perplexity, baseline = await self._quality(profile)
+        choice = self._choices.of_profile(profile)
         shown = model_view(
             profile,
             rows,
-            choice=self._choices.view(profile.name, self._choices.of_profile(profile)),
+            choice=self._choices.view(profile.name, choice),
             state=state,
             sha256=await self._hashes.sha256(profile.model),
             memory=memory_view(forecast, speed=speed_of(rows, self._config.hardware)),
+            need=need_view(await self._account.need_of(choice.arm, digest or "")),
         )
         return replace(shown, perplexity=perplexity, baseline=baseline)
 
-    async def memory(self, arm: ArmView) -> ArmMemoryView:
-        """The predicted memory of an arm."""
-        forecast = await self._memory.forecast(self._config.profiles[arm.profile])
-        return ArmMemoryView(arm=arm, memory=depth_memory(forecast.at(arm.depth)))
+    async def memory(self, engine: EngineView, arm: ArmView) -> ArmMemoryView:
+        """The memory of an engine's arm: as predicted, and what it holds while it is there."""
+        profile = self._config.profiles[arm.profile]
+        forecast = await self._memory.forecast(profile)
+        held: NeedView | None = None
+        if engine.pid is not None:
+            held = need_view(self._account.held_by(arm.arm(), self._digest(profile) or ""))
+        return ArmMemoryView(arm=arm, memory=depth_memory(forecast.at(arm.depth)), held=held)
+
+    def _digest(self, profile: Profile) -> str | None:
+        """The fingerprint of a profile; None where its file cannot be read."""
+        try:
+            return self._planner.digest(profile)
+        except MtpdError:
+            return None
 
 
 def model_view(
@@ -109,6 +122,7 @@ def model_view(
     state: str,
     sha256: str | None,
     memory: MemoryView,
+    need: NeedView | None = None,
 ) -> ModelView:
     """A profile as the API shows it; its size is null where the file cannot be read."""
     return ModelView(
@@ -130,6 +144,7 @@ def model_view(
         depths=depth_rows(rows),
         state=state,
         memory=memory,
+        need=need,
     )
 
 

@@ -67,7 +67,7 @@ class Queries:
             engine_binary=facts.engine_binary,
             hardware=self._p.config.budget.hardware,
             engines=engines,
-            memory=tuple([await self._p.reports.memory(e.arm) for e in engines if e.arm]),
+            memory=tuple([await self._p.reports.memory(e, e.arm) for e in engines if e.arm]),
             queue=self._p.switchboard.queue(),
             gates=await self._p.gates(),
             choices=self._p.choices.views(),

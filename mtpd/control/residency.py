@@ -8,19 +8,24 @@ follows from it, and what supervisors need of the card. The verdicts are
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
+from mtpd.control.account import MemoryAccount
 from mtpd.errors import MtpdError, NotFoundError
+from mtpd.gpu.host import HostProvider
 from mtpd.proxy.feasibility import Feasibility
 from mtpd.store.samples import MeasurementFilter
+from mtpd.supervise.host_keeper import HostKeeper
 from mtpd.supervise.keeper import CardKeeper
+from mtpd.supervise.needs import Needs
 from mtpd.types import Verdict
-from mtpd.units import MIB
+from mtpd.units import HOST, MIB
 from tuner.types import Evicted, Host, Resident, Spilled, Unknown, passes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from mtpd.clock import Clock
     from mtpd.config.live import Configuration
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
     from mtpd.proxy.seats import Seating
     from mtpd.store.ledger import Ledger, LedgerRow
     from mtpd.store.samples import Measurements
-    from mtpd.types import LaunchPlan
+    from mtpd.types import Absent, LaunchPlan, ProcessMemory
     from tuner.types import Arm, Residency
 
 __all__ = ["Residencies"]
@@ -52,7 +57,10 @@ class Residencies:
 
     Attributes:
         feasible: Verdicts by fingerprint and arm.
+        needs: What starts were measured to take.
         keeper: The account of the card's memory; None without a card.
+        host: The account of the machine's memory.
+        account: What engines need and hold, and what is free.
     """
 
     def __init__(
@@ -69,13 +77,26 @@ class Residencies:
     ) -> None:
         self._config, self._planner, self._memory = config, planner, memory
         self._measurements, self._seating = measurements, seating
-        self.keeper = CardKeeper(sampler, clock=clock) if card.is_gpu else None
+        self.needs, machine = Needs(), HostProvider()
+        self.keeper = CardKeeper(sampler, clock=clock, needs=self.needs) if card.is_gpu else None
+        self.host = HostKeeper(self.needs, memory=machine.memory, processes=partial(_own, machine))
         self.feasible = Feasibility(self._room_bytes, self._free_bytes)
+        self.account = MemoryAccount(
+            config=config,
+            memory=memory,
+            needs=self.needs,
+            feasible=self.feasible,
+            card=self.keeper,
+            host=self.host,
+        )
 
     async def restore(self, ledger: Ledger) -> None:
         """Take over what earlier lives of the daemon found, and what can be predicted."""
         for row in await ledger.judged_arms():
             self.feasible.note(row.fingerprint, row.arm, _verdict(row))
+        for row in await ledger.measured_arms():
+            if row.taken_bytes is not None:
+                self.needs.note(row.fingerprint, row.arm, row.taken_bytes)
         if self.keeper is not None:
             for profile in self._config.profiles.values():
                 await self._memory.forecast(profile)
@@ -99,7 +120,7 @@ class Residencies:
             return self._planner.plan(arm)
         if self._config.profiles[arm.profile].opaque is not None:
             plan = self._planner.plan(arm)
-            measured = self.keeper.measured(plan)
+            measured = self.needs.of(plan.fingerprint, arm)
             return plan if measured is None else replace(plan, memory_bytes=measured)
         most_bytes = self._memory.most_bytes(arm)
         plan = self._planner.plan(arm, fits=self._is_certain(arm, most_bytes))
@@ -174,6 +195,11 @@ class Residencies:
             if one.arm == plan.arm and one.decode_s > 0 and passes(one.residency)
         ]
         return median(speeds) if speeds else None
+
+
+def _own(machine: HostProvider, pids: Collection[int]) -> tuple[ProcessMemory, ...] | Absent:
+    """What processes hold of the machine's memory, of their own."""
+    return machine.processes(HOST, pids=pids)
 
 
 def _verdict(row: LedgerRow) -> Verdict:

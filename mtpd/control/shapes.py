@@ -6,7 +6,7 @@ Covers reading files and the card, off the event loop. What follows from it is
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -18,6 +18,7 @@ from mtpd.control.printed import PrintedSums, calibration
 from mtpd.engine import gguf, logs
 from mtpd.engine.launch import size_and_time
 from mtpd.types import NotApplicable, Value
+from tuner.bound import outline
 from tuner.memory import assumed, from_gguf, predict
 from tuner.types import Unknown
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from mtpd.gpu.card import Card
     from mtpd.types import EngineBinary
     from mtpd.units import DeviceKey
+    from tuner.bound import Bound, Outline
     from tuner.memory import Geometry, Predicted
     from tuner.types import Arm
 
@@ -42,29 +44,68 @@ __all__ = [
     "forecast_now",
     "geometry_of",
     "logged_sums",
+    "outline_of",
 ]
 
 _MIB = 2**20
 _NO_HEADER = "no engine of ours: what it holds is measured once it runs, or vram_mib says it"
+_UNREAD = Unknown("its model file was not read yet")
 _NO_DEVICE = NotApplicable("engines run on the host, by design: there is no device to fit into")
 _TELLING = ("buffer size", "loading model", "MTP", "n_max=", "n_slots", "loaded", "_recurrent")
 """Words of the lines that ``PrintedSums`` needs; a log is mostly other lines."""
 
 
-def geometry_of(path: str) -> Geometry | Unknown:
-    """The shape of a model file, from its header; blocking, a third of a second for 27B."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """What a model file says of memory.
+
+    Attributes:
+        geometry: For predictions.
+        outline: For an upper bound where there is no geometry.
+        weights_bytes: All tensors; 0 where the file cannot be read.
+    """
+
+    geometry: Geometry | Unknown
+    outline: Outline | Unknown
+    weights_bytes: int
+
+
+def _read(path: str) -> _File:
+    """Read a header; blocking, a third of a second for 27B."""
     try:
         header = gguf.read_header(Path(path))
     except gguf.GgufError as error:
-        return Unknown(str(error))
-    if header.vocab_size is None:
-        return Unknown(f"{path} does not say how large its vocabulary is")
-    return from_gguf(
-        header.architecture,
-        header.metadata,
-        [(tensor.name, tensor.n_bytes) for tensor in header.tensors],
-        vocab=header.vocab_size,
+        unread = Unknown(str(error))
+        return _File(geometry=unread, outline=unread, weights_bytes=0)
+    weights_bytes = sum(tensor.n_bytes for tensor in header.tensors)
+    geometry: Geometry | Unknown = Unknown(f"{path} does not say how large its vocabulary is")
+    if header.vocab_size is not None:
+        geometry = from_gguf(
+            header.architecture,
+            header.metadata,
+            [(tensor.name, tensor.n_bytes) for tensor in header.tensors],
+            vocab=header.vocab_size,
+        )
+    return _File(
+        geometry=geometry,
+        outline=outline(
+            header.architecture,
+            header.metadata,
+            weights_bytes=weights_bytes,
+            vocab=header.vocab_size,
+        ),
+        weights_bytes=weights_bytes,
     )
+
+
+def geometry_of(path: str) -> Geometry | Unknown:
+    """The shape of a model file, from its header; blocking."""
+    return _read(path).geometry
+
+
+def outline_of(path: str) -> Outline | Unknown:
+    """What an upper bound needs of a model file; blocking."""
+    return _read(path).outline
 
 
 def logged_sums(path: Path) -> StartSums | None:
@@ -216,7 +257,7 @@ class MemoryPlanner:
     ) -> None:
         self._config, self._binary, self._budget = config, binary, budget
         self._alone, self._log_of = alone, log_of
-        self._shapes: dict[tuple[str, int, int], Geometry | Unknown] = {}
+        self._files: dict[tuple[str, int, int], _File] = {}
         self._heard: dict[str, PrintedSums] = {}
         self._logged: dict[str, StartSums | None] = {}
 
@@ -243,10 +284,23 @@ class MemoryPlanner:
         predicted = self._predicted(arm)
         return None if predicted is None else predicted.high
 
-    def weights_bytes(self, arm: Arm) -> int | None:
-        """What of it are tensors of the model file; None before its first forecast."""
-        predicted = self._predicted(arm)
-        return None if predicted is None else predicted.weights.size
+    async def read(self, arm: Arm) -> None:
+        """Read the header of an arm's model file, unless that was done."""
+        profile = self._config.profiles.get(arm.profile)
+        if profile is not None and profile.opaque is None and self._known(arm) is None:
+            await to_thread.run_sync(self._shape, profile.model)
+
+    def bound(self, arm: Arm) -> Bound | Unknown:
+        """What an arm takes at most where no forecast covers it, or why that is not known."""
+        profile, found = self._config.profiles.get(arm.profile), self._known(arm)
+        if profile is None or found is None:
+            return _UNREAD
+        return memory.most(profile, arm.depth, found.outline)
+
+    def weights_bytes(self, arm: Arm) -> int:
+        """Bytes of its model file that an engine maps; 0 where it was not read yet."""
+        found = self._known(arm)
+        return 0 if found is None else found.weights_bytes
 
     def certain(self, arm: Arm) -> bool:
         """Whether an arm is certain to fit into what was measured to be free."""
@@ -254,12 +308,10 @@ class MemoryPlanner:
         return most is not None and usable is not None and most <= usable
 
     def _predicted(self, arm: Arm) -> Predicted | None:
-        profile = self._config.profiles[arm.profile]
-        found = size_and_time(profile.model)
-        geometry = None if found is None else self._shapes.get((profile.model, *found))
-        if geometry is None or isinstance(geometry, Unknown):
+        profile, found = self._config.profiles.get(arm.profile), self._known(arm)
+        if profile is None or found is None or isinstance(found.geometry, Unknown):
             return None
-        shape = _shape(profile, geometry, self._sums(profile.name))
+        shape = _shape(profile, found.geometry, self._sums(profile.name))
         plan = memory.load_plan(profile, arm.depth, shape)
         if isinstance(plan, Unknown):
             return None
@@ -275,14 +327,21 @@ class MemoryPlanner:
             geometry=_geometry(profile) if profile.opaque else self._shape(profile.model),
         )
 
+    def _known(self, arm: Arm) -> _File | None:
+        """What the file of an arm said when it was last read, if it is still the same."""
+        profile = self._config.profiles.get(arm.profile)
+        if profile is None or (found := size_and_time(profile.model)) is None:
+            return None
+        return self._files.get((profile.model, *found))
+
     def _shape(self, path: str) -> Geometry | Unknown:
         found = size_and_time(path)
         if found is None:
             return geometry_of(path)
         key = (path, *found)
-        if key not in self._shapes:
-            self._shapes[key] = geometry_of(path)
-        return self._shapes[key]
+        if key not in self._files:
+            self._files[key] = _read(path)
+        return self._files[key].geometry
 
     def _sums(self, name: str) -> StartSums | None:
         heard = self._heard.get(name)

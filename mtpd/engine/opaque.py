@@ -80,7 +80,7 @@ def plan_opaque(
         load_stall_s=ready_s,  # many print nothing while they load
         ready_timeout_s=ready_s,
         opaque=OpaqueStart(check=opaque.check),
-        memory_bytes=None if opaque.vram_mib is None else opaque.vram_mib * MIB,
+        memory_bytes=None if profile.vram_mib is None else profile.vram_mib * MIB,
     )
 
 

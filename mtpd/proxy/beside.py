@@ -13,9 +13,9 @@ import structlog
 from mtpd.errors import EngineError, MtpdError
 from mtpd.proxy.actors import AT_REST
 from mtpd.proxy.engines import Terms
-from mtpd.proxy.room import Demand, Go, Holder, Refuse, Unload, next_step
+from mtpd.proxy.room import Demand, Go, Holder, Need, Refuse, Unload, next_step
 from mtpd.proxy.turns import DRAIN_S
-from mtpd.types import FailureClass, NotApplicable
+from mtpd.types import Absent, FailureClass, NotApplicable
 from tuner.types import Act, Decision
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mtpd.proxy.engines import Engines, Running
     from mtpd.proxy.lane import Lane
     from mtpd.proxy.seats import Seat, Seating
-    from mtpd.types import Absent, LaunchPlan
+    from mtpd.types import LaunchPlan
     from mtpd.units import DeviceKey
 
 __all__ = ["Account", "Beside", "NoRoomError", "Uncounted"]
@@ -52,35 +52,35 @@ class NoRoomError(EngineError):
 class Account(Protocol):
     """Counts the memory of a device."""
 
-    async def need(self, plan: LaunchPlan) -> int | Absent:
-        """Bytes that a start takes at most."""
+    async def need(self, plan: LaunchPlan) -> Need | Absent:
+        """What a start takes at most."""
 
     async def free(self, running: Sequence[LaunchPlan]) -> int | Absent | NotApplicable:
         """Bytes that a start may take now, beside what runs; not applicable: nobody counts."""
 
-    def held(self, plan: LaunchPlan) -> int | Absent:
-        """Bytes that a running engine holds: measured, else as predicted."""
+    def held(self, plan: LaunchPlan) -> Need | Absent:
+        """What a running engine holds: measured, else as known before its start."""
 
 
 class Uncounted:
     """Counts nothing: engines go by the rules of their groups alone."""
 
-    _WHY = NotApplicable("memory is not counted")
+    _WHY = "memory is not counted"
 
-    async def need(self, plan: LaunchPlan) -> int | Absent:
-        """Nothing is asked of anybody."""
+    async def need(self, plan: LaunchPlan) -> Need | Absent:
+        """Nobody knows."""
         del plan
-        return 0
+        return Absent(self._WHY)
 
     async def free(self, running: Sequence[LaunchPlan]) -> int | Absent | NotApplicable:
         """Nobody counts."""
         del running
-        return self._WHY
+        return NotApplicable(self._WHY)
 
-    def held(self, plan: LaunchPlan) -> int | Absent:
-        """Nobody holds anything."""
+    def held(self, plan: LaunchPlan) -> Need | Absent:
+        """Nobody knows."""
         del plan
-        return 0
+        return Absent(self._WHY)
 
 
 class Beside(Generic[C]):
@@ -117,10 +117,10 @@ class Beside(Generic[C]):
             EngineError: The kernel does not let go of a process.
         """
         met = False
-        while holders := self._holders(lane):
+        while self._holders(lane):
             met = True
             demand = await self._demand(lane, plan)
-            match next_step(demand, holders):
+            match next_step(demand, self._holders(lane)):
                 case Go():
                     return met
                 case Unload(holder, reason):
@@ -136,13 +136,13 @@ class Beside(Generic[C]):
 
     async def _demand(self, lane: Lane, plan: LaunchPlan) -> Demand:
         own = self._engines.ready(lane.seat)
-        gives = 0 if own is None else self._account.held(own.plan)
+        gives = None if own is None else self._account.held(own.plan)
         group = self._seating.group(lane.seat)
         return Demand(
             name=str(plan.arm),
             need=await self._account.need(plan),
             free=await self._account.free([one.plan for _, one in self._on(lane.seat.device)]),
-            own_bytes=gives if isinstance(gives, int) else 0,
+            own_bytes=gives.count if isinstance(gives, Need) else 0,
             unloads=group.name if group.exclusive else None,
         )
 

@@ -7,6 +7,7 @@ bytes; an engine that is alone on its device is left to its own start to prove.
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,48 @@ if TYPE_CHECKING:
 
     from mtpd.proxy.seats import Seat
 
-__all__ = ["Demand", "Go", "Holder", "Refuse", "Step", "Unload", "next_step"]
+__all__ = [
+    "Demand",
+    "Go",
+    "Holder",
+    "Need",
+    "Refuse",
+    "Source",
+    "Step",
+    "Unload",
+    "next_step",
+]
+
+
+class Source(enum.StrEnum):
+    """Who says how much memory an engine takes; the words that follow the figure."""
+
+    MEASURED = "measured"
+    """Its last start, or the engine that runs now."""
+    FORECAST = "forecast"
+    """The model file's header and the profile, at the upper end of the error."""
+    BOUND = "upper bound"
+    """The header of a model that the forecast does not cover: maybe much less."""
+    DECLARED = "declared"
+    """``vram_mib`` in its profile."""
+    MISFIT = "it did not fit into less"
+    """A start that was given too little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Memory that an engine takes at most.
+
+    Attributes:
+        count: Bytes.
+        source: Who says so.
+    """
+
+    count: int
+    source: Source
+
+    def __str__(self) -> str:
+        return f"{_mib(self.count)} {self.source}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +69,7 @@ class Demand:
 
     Attributes:
         name: Its arm, for sentences.
-        need: Bytes that it takes at most, or why that is not known.
+        need: What it takes at most, or why that is not known.
         free: Bytes that it may take now, what must stay free already left out; why that is
             not known; not applicable where memory is not counted.
         own_bytes: What the engine that it takes the place of gives back at least.
@@ -35,7 +77,7 @@ class Demand:
     """
 
     name: str
-    need: int | Absent
+    need: Need | Absent
     free: int | Absent | NotApplicable
     own_bytes: int = 0
     unloads: str | None = None
@@ -48,7 +90,7 @@ class Holder:
     Attributes:
         seat: Where it runs.
         profile: Whose it is.
-        held: Bytes that it holds, or is going to hold; or why that is not known.
+        held: What it holds, or is going to hold; or why that is not known.
         loaded: Whether it holds them already; one that starts again after a crash does not.
         busy: Whether requests run on it or wait for it.
         same_group: Whether it is in the group of what is brought up.
@@ -58,7 +100,7 @@ class Holder:
 
     seat: Seat
     profile: str
-    held: int | Absent
+    held: Need | Absent
     loaded: bool = True
     busy: bool = False
     same_group: bool = False
@@ -68,10 +110,10 @@ class Holder:
     @property
     def known_bytes(self) -> int:
         """What is certain to come back when it goes."""
-        return 0 if isinstance(self.held, Absent) else self.held
+        return 0 if isinstance(self.held, Absent) else self.held.count
 
     def __str__(self) -> str:
-        said = self.held.reason if isinstance(self.held, Absent) else _mib(self.held)
+        said = self.held.reason if isinstance(self.held, Absent) else str(self.held)
         stays = ", persistent" if self.persistent else ""
         return f"{self.profile} ({said}{stays})"
 
@@ -117,19 +159,20 @@ def next_step(demand: Demand, holders: Sequence[Holder]) -> Step:
         why = f"{demand.name} is not loaded beside others: {asked}"
         return Unload(may_go[0], why) if may_go else Refuse(f"{why}; {_listed(holders)} stays")
     need, room = asked
-    if need <= room:
+    if need.count <= room:
         return Go()
-    lacks = f"{demand.name} needs {_mib(need)} of memory and {_mib(room)} are free"
+    needs = f"{_mib(need.count)} of memory ({need.source})"
+    lacks = f"{demand.name} needs {needs} and {_mib(room)} are free"
     all_known = not any(isinstance(one.held, Absent) for one in may_go)
     most = room + sum(one.known_bytes for one in may_go)
     stays = any(one.persistent for one in holders)
-    if not may_go or (stays and all_known and most < need):
+    if not may_go or (stays and all_known and most < need.count):
         return Refuse(f"{lacks}, beside {_listed(holders)}")
-    return Unload(_victim(need - room, may_go), lacks)
+    return Unload(_victim(need.count - room, may_go), lacks)
 
 
-def _asked(demand: Demand, holders: Sequence[Holder]) -> tuple[int, int] | str:
-    """Bytes that are needed and bytes that there are, or why that cannot be said."""
+def _asked(demand: Demand, holders: Sequence[Holder]) -> tuple[Need, int] | str:
+    """What is needed and bytes that there are, or why that cannot be said."""
     if isinstance(demand.need, Absent):
         return f"what it needs is not known ({demand.need.reason})"
     if not isinstance(demand.free, int):
@@ -140,7 +183,7 @@ def _asked(demand: Demand, holders: Sequence[Holder]) -> tuple[int, int] | str:
             continue
         if isinstance(one.held, Absent):
             return f"what {one.profile} is going to hold is not known ({one.held.reason})"
-        promised += one.held
+        promised += one.held.count
     return demand.need, demand.free + demand.own_bytes - promised
 
 

@@ -42,6 +42,7 @@ class LedgerRow:
         signal: The signal that ended it, or None.
         residency: Label of the verdict, None until judged.
         room_bytes: Device memory that was there for it, None where that is not known.
+        taken_bytes: Memory that it was measured to take, None where that is not known.
     """
 
     engine_id: EngineId
@@ -61,12 +62,13 @@ class LedgerRow:
     residency: str | None
     residency_reason: str | None
     room_bytes: int | None
+    taken_bytes: int | None
 
 
 _COLUMNS = (
     "engine_id, boot_id, profile, device, arm, argv_digest, endpoint, fingerprint, intent_at, "
     "pid, start_ticks, ended_at, exit_code, signal, residency, residency_reason, "
-    "room_bytes"
+    "room_bytes, taken_bytes"
 )
 
 
@@ -125,15 +127,16 @@ class Ledger:
         )
 
     async def judged(self, engine_id: EngineId, verdict: Verdict) -> None:
-        """Record the residency verdict with the lines that decided it."""
+        """Record the verdict with the lines that decided it, and what was measured."""
         reason = verdict.reason
         if isinstance(verdict.residency, Unknown):
             reason = verdict.residency.reason
         evidence = rows.dump([{"line": item.line, "says": item.says} for item in verdict.evidence])
         await self._update(
             engine_id,
-            "residency = ?, residency_reason = ?, evidence = ?, room_bytes = ?",
-            (verdict.label, reason, evidence, verdict.room_bytes),
+            "residency = ?, residency_reason = ?, evidence = ?, room_bytes = ?,"
+            " taken_bytes = coalesce(?, taken_bytes)",
+            (verdict.label, reason, evidence, verdict.room_bytes, verdict.taken_bytes),
         )
 
     async def ended(self, engine_id: EngineId, code: int | None) -> None:
@@ -183,12 +186,19 @@ class Ledger:
 
         A start that was judged unknown shows nothing and does not hide an earlier one.
         """
+        return await self._newest("residency IN ('resident', 'host', 'evicted', 'spilled')")
+
+    async def measured_arms(self) -> tuple[LedgerRow, ...]:
+        """The newest start of each arm under each fingerprint whose memory was measured."""
+        return await self._newest("taken_bytes IS NOT NULL")
+
+    async def _newest(self, condition: str) -> tuple[LedgerRow, ...]:
+        """Of the starts that meet a condition the newest of each arm under each fingerprint."""
 
         def select(conn: sqlite3.Connection) -> tuple[LedgerRow, ...]:
             cursor = conn.execute(
-                f"SELECT {_COLUMNS} FROM engine_starts WHERE rowid IN"  # noqa: S608 - constant
-                " (SELECT max(rowid) FROM engine_starts"
-                " WHERE residency IN ('resident', 'host', 'evicted', 'spilled')"
+                f"SELECT {_COLUMNS} FROM engine_starts WHERE rowid IN"  # noqa: S608 - ours
+                f" (SELECT max(rowid) FROM engine_starts WHERE {condition}"
                 " GROUP BY fingerprint, arm) ORDER BY rowid"
             )
             return tuple(_row(values) for values in cursor)

@@ -65,6 +65,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(version=7, name="actor", sql=_resource("actor.sql")),
     Migration(version=8, name="live", sql=_resource("live.sql")),
     Migration(version=9, name="quality", sql=_resource("quality.sql")),
+    Migration(version=10, name="taken", sql=_resource("taken.sql")),
 )
 """Every version ever released, in order; a released one is never edited."""
 

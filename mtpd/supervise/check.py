@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -57,7 +57,7 @@ class Check:
             return device_lost(life.lost_line) if life.lost.is_set() else cause_of(error)
         now = await self.card.look(life.engine_id, life.pid)
         verdict = life.judge(now, speculates=speculates)
-        return life.without_gpu or verdict
+        return life.without_gpu or replace(verdict, taken_bytes=self.card.took(life.engine_id))
 
 
 async def _end_when(event: anyio.Event, scope: anyio.CancelScope) -> None:

@@ -25,6 +25,7 @@ from anyio import to_thread
 from mtpd.engine.memory_look import MemoryLook, free, holders, unreturned
 from mtpd.errors import EngineError
 from mtpd.supervise.identity import pids_of
+from mtpd.supervise.needs import Needs
 from mtpd.supervise.shares import Shares
 from mtpd.supervise.states import Cause
 from mtpd.types import Absent, FailureClass, Value
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from mtpd.gpu.base import GpuReading
     from mtpd.types import LaunchPlan, ProcessMemory, Reading
     from mtpd.units import EngineId
-    from tuner.types import Arm
 
 __all__ = ["CardKeeper", "Sample", "Telemetry"]
 
@@ -101,6 +101,7 @@ class CardKeeper:
     Args:
         telemetry: Reads the card.
         clock: Measures the waits.
+        needs: Takes what starts were measured to take.
         sleep: Between two looks.
         pids: The processes of an engine start, by its id.
         turn_s: How long the end of an engine waits for another that loads.
@@ -111,6 +112,7 @@ class CardKeeper:
         telemetry: Telemetry,
         *,
         clock: Clock,
+        needs: Needs | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         pids: Callable[[EngineId], tuple[int, ...]] = pids_of,
         turn_s: float = TURN_S,
@@ -119,7 +121,7 @@ class CardKeeper:
         self._pids_of, self._turn_s = pids, turn_s
         self._pids: dict[EngineId, frozenset[int]] = {}
         self._shares = Shares()
-        self._measured: dict[tuple[str, Arm], int] = {}
+        self._needs = needs or Needs()
         self._plans: dict[EngineId, LaunchPlan] = {}
         self._moving: EngineId | None = None
         self._still = anyio.Event()
@@ -147,10 +149,6 @@ class CardKeeper:
     def held(self, profile: str) -> int | None:
         """Device memory that the engine of a profile holds; None where that is not known."""
         return self._shares.held(profile)
-
-    def measured(self, plan: LaunchPlan) -> int | None:
-        """Device memory that the last start of this arm and fingerprint took, or None."""
-        return self._measured.get((plan.fingerprint, plan.arm))
 
     async def free_now(self) -> int | None:
         """Device memory that nobody holds; None where the card does not say."""
@@ -206,10 +204,14 @@ class CardKeeper:
         look = self._shares.framed(raw, engine_id)
         self._shares.note(engine_id, look, settled=False)
         plan = self._plans.get(engine_id)
-        if plan is not None and (held := self.held(plan.key.profile)) is not None:
-            self._measured[plan.fingerprint, plan.arm] = held
+        if plan is not None and (held := self.took(engine_id)) is not None:
+            self._needs.note(plan.fingerprint, plan.arm, held)
         self._give(engine_id)
         return look
+
+    def took(self, engine_id: EngineId) -> int | None:
+        """Device memory that a start was measured to take, or None."""
+        return self._shares.of(engine_id)
 
     async def following(self, engine_id: EngineId, pid: int) -> MemoryLook:
         """The next look of those that are taken anyway, while no other engine's memory moves."""

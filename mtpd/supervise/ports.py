@@ -128,6 +128,9 @@ class Card(Protocol):
     async def look(self, engine_id: EngineId, pid: int) -> MemoryLook | None:
         """Look at the card and at what this engine holds of it."""
 
+    def took(self, engine_id: EngineId) -> int | None:
+        """Bytes that a start was measured to take when it was last looked at, or None."""
+
     async def following(self, engine_id: EngineId, pid: int) -> MemoryLook | None:
         """The next look of those that are taken anyway, about one a second."""
 
@@ -147,7 +150,7 @@ class Card(Protocol):
 
 
 class NoCard:
-    """Host memory: back when the process is gone, and nothing else to read."""
+    """Memory that nobody counts: back when the process is gone, and nothing to read."""
 
     async def admit(self, engine_id: EngineId, plan: LaunchPlan) -> MemoryLook | None:
         """Admit everything."""
@@ -161,6 +164,11 @@ class NoCard:
     async def look(self, engine_id: EngineId, pid: int) -> MemoryLook | None:
         """See nothing."""
         del engine_id, pid
+        return None
+
+    def took(self, engine_id: EngineId) -> int | None:
+        """Know nothing."""
+        del engine_id
         return None
 
     async def following(self, engine_id: EngineId, pid: int) -> MemoryLook | None:

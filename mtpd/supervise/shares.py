@@ -121,6 +121,11 @@ class Shares:
         found = [share.vram_bytes for share in self._present() if share.profile == profile]
         return found[-1] if found else None
 
+    def of(self, engine: EngineId) -> int | None:
+        """Device memory that an engine start holds; None where that is not known."""
+        share = self._shares.get(engine)
+        return None if share is None else share.vram_bytes
+
     @property
     def profiles(self) -> frozenset[str]:
         """Whose engines hold memory."""

@@ -28,6 +28,7 @@ from mtpd.memory_views import (
     JointView,
     MemoryPartsView,
     MemoryView,
+    NeedView,
     OptionView,
 )
 from mtpd.quality_views import (
@@ -481,6 +482,12 @@ def recipe() -> RecipeView:
     )
 
 
+def need() -> NeedView:
+    return NeedView(
+        count_bytes=14_388 * MIB, source="measured", reason="what a start of it was seen to take"
+    )
+
+
 def model() -> ModelView:
     return ModelView(
         id=QWEN,
@@ -502,6 +509,7 @@ def model() -> ModelView:
         memory=memory(),
         perplexity=perplexity(value=5.6553),
         baseline=baseline(),
+        need=need(),
     )
 
 
@@ -539,7 +547,7 @@ def status() -> StatusView:
         engine_binary="llama-server at /usr/bin/llama-server",
         hardware="gfx906-16g-150w",
         engines=(engine(),),
-        memory=(ArmMemoryView(arm=arm(), memory=memory().depths[2]),),
+        memory=(ArmMemoryView(arm=arm(), memory=memory().depths[2], held=need()),),
         queue=QueueView(waiting=0, limit=64, timeout_s=120.0, in_flight=1),
         gates=(
             GateView(name="edge", state="passed", reason="41 °C, at most 44 °C"),

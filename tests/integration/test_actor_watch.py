@@ -82,6 +82,9 @@ class Loading:
             self.panel.clients = [holding(pid, self.mib)]
         return await self.kept.look(engine_id, pid)
 
+    def took(self, engine_id: EngineId) -> int | None:
+        return self.kept.took(engine_id)
+
     async def following(self, engine_id: EngineId, pid: int) -> MemoryLook:
         return await self.kept.following(engine_id, pid)
 

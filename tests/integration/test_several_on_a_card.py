@@ -95,7 +95,7 @@ async def test_what_does_not_fit_beside_a_persistent_one_is_refused_with_the_byt
         assert status == 503
         assert "alpha@0 needs" in text
         assert "beside beta (" in text
-        assert "MiB, persistent)" in text
+        assert "MiB measured, persistent)" in text
         assert (await residencies(running))["beta"] == ("ready", "resident")
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mtpd.proxy.room import Demand, Go, Holder, Refuse, Unload, next_step
+from mtpd.proxy.room import Demand, Go, Holder, Need, Refuse, Source, Unload, next_step
 from mtpd.proxy.seats import Seat
 from mtpd.types import Absent, NotApplicable
 from mtpd.units import HOST, MIB
@@ -15,6 +15,7 @@ from mtpd.units import HOST, MIB
 UNKNOWN = Absent("nobody counts it")
 sizes = st.integers(0, 40).map(lambda n: n * MIB)
 maybe = st.one_of(sizes, st.just(UNKNOWN))
+needs = st.one_of(st.builds(Need, sizes, st.sampled_from(Source)), st.just(UNKNOWN))
 
 
 @st.composite
@@ -23,7 +24,7 @@ def holders(draw: st.DrawFn) -> list[Holder]:
         Holder(
             seat=Seat(HOST, name),
             profile=name,
-            held=draw(maybe),
+            held=draw(needs),
             loaded=draw(st.booleans()),
             busy=draw(st.booleans()),
             same_group=draw(st.booleans()),
@@ -37,15 +38,19 @@ def holders(draw: st.DrawFn) -> list[Holder]:
 demands = st.builds(
     Demand,
     name=st.just("x@0"),
-    need=maybe,
+    need=needs,
     free=st.one_of(maybe, st.just(NotApplicable("no device"))),
     own_bytes=sizes,
     unloads=st.one_of(st.none(), st.just("(default)")),
 )
 
 
+def measured(mib: int) -> Need:
+    return Need(mib * MIB, Source.MEASURED)
+
+
 def size(holder: Holder) -> int:
-    return holder.held if isinstance(holder.held, int) else 0
+    return holder.known_bytes
 
 
 def without(demand: Demand, gone: Holder) -> Demand:
@@ -83,10 +88,10 @@ def test_it_goes_only_alone_or_uncounted_or_where_it_fits(
         return
     if isinstance(demand.free, NotApplicable):
         return
-    assert isinstance(demand.need, int)
+    assert isinstance(demand.need, Need)
     assert isinstance(demand.free, int)
     promised = sum(size(one) for one in there if not one.loaded)
-    assert demand.need + promised <= demand.free + demand.own_bytes
+    assert demand.need.count + promised <= demand.free + demand.own_bytes
 
 
 @given(demands, holders())
@@ -111,15 +116,17 @@ def test_an_exclusive_group_leaves_only_its_own_and_what_is_persistent(
 def test_by_bytes_none_is_unloaded_that_need_not_go(
     need_mib: int, free_mib: int, there: list[Holder]
 ) -> None:
-    demand = Demand(name="x@0", need=need_mib * MIB, free=free_mib * MIB)
-    there = [replace(one, held=size(one) + MIB, loaded=True, busy=False) for one in there]
+    demand = Demand(name="x@0", need=measured(need_mib), free=free_mib * MIB)
+    there = [
+        replace(one, held=measured(size(one) // MIB + 1), loaded=True, busy=False) for one in there
+    ]
     gone, _, outcome = played(demand, there)
     if outcome != Go():
         assert gone == [], "nothing is unloaded in vain"
         return
     assert isinstance(demand.free, int)
     back = sum(size(one) for one in gone)
-    if demand.need <= demand.free + back:  # type: ignore[operator]  # both are numbers here
+    if need_mib * MIB <= demand.free + back:
         for one in gone:
             assert demand.free + back - size(one) < need_mib * MIB
 
@@ -148,7 +155,7 @@ def holder(
     return Holder(
         seat=Seat(HOST, name),
         profile=name,
-        held=UNKNOWN if mib is None else mib * MIB,
+        held=UNKNOWN if mib is None else measured(mib),
         used_at=used_at,
         loaded=loaded,
         busy=busy,
@@ -157,12 +164,12 @@ def holder(
 
 
 def test_the_least_recently_used_goes_first_unless_a_later_one_does_alone() -> None:
-    demand = Demand(name="x@0", need=10 * MIB, free=2 * MIB)
+    demand = Demand(name="x@0", need=measured(10), free=2 * MIB)
     old, new = holder("old", 3, used_at=1.0), holder("new", 9, used_at=2.0)
     step = next_step(demand, [new, old])
     assert isinstance(step, Unload)
     assert step.holder is new, "without the old one's memory there is enough"
-    assert step.reason == "x@0 needs 10 MiB of memory and 2 MiB are free"
+    assert step.reason == "x@0 needs 10 MiB of memory (measured) and 2 MiB are free"
     old, new = holder("old", 8, used_at=1.0), holder("new", 9, used_at=2.0)
     step = next_step(demand, [new, old])
     assert isinstance(step, Unload)
@@ -170,23 +177,32 @@ def test_the_least_recently_used_goes_first_unless_a_later_one_does_alone() -> N
 
 
 def test_a_refusal_names_who_holds_how_much() -> None:
-    demand = Demand(name="x@0", need=10 * MIB, free=2 * MIB)
+    demand = Demand(name="x@0", need=measured(10), free=2 * MIB)
     stays = holder("e", 7, persistent=True)
     refused = next_step(demand, [stays])
     assert refused == Refuse(
-        "x@0 needs 10 MiB of memory and 2 MiB are free, beside e (7 MiB, persistent)"
+        "x@0 needs 10 MiB of memory (measured) and 2 MiB are free,"
+        " beside e (7 MiB measured, persistent)"
     )
     unknown = next_step(replace(demand, need=UNKNOWN), [stays])
     assert unknown == Refuse(
         "x@0 is not loaded beside others: what it needs is not known (nobody counts it);"
-        " e (7 MiB, persistent) stays"
+        " e (7 MiB measured, persistent) stays"
     )
 
 
 def test_what_an_engine_that_starts_again_is_going_to_hold_is_kept_for_it() -> None:
-    demand = Demand(name="x@0", need=5 * MIB, free=9 * MIB)
+    demand = Demand(name="x@0", need=measured(5), free=9 * MIB)
     assert next_step(demand, [holder("e", 4, loaded=False, persistent=True)]) == Go()
     assert isinstance(next_step(demand, [holder("e", 5, loaded=False, persistent=True)]), Refuse)
     step = next_step(demand, [holder("e", None, loaded=False)])
     assert isinstance(step, Unload)
     assert "what e is going to hold is not known" in step.reason
+
+
+@given(st.sampled_from(Source), st.integers(2, 40))
+def test_a_sentence_says_how_much_is_needed_and_who_says_so(source: Source, mib: int) -> None:
+    demand = Demand(name="x@0", need=Need(mib * MIB, source), free=0)
+    refused = next_step(demand, [holder("e", 7, persistent=True)])
+    assert isinstance(refused, Refuse)
+    assert refused.reason.startswith(f"x@0 needs {mib} MiB of memory ({source}) and 0 MiB are free")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mtpd.config.model import Group
 from mtpd.errors import MtpdError
+from mtpd.proxy.room import Need, Source
 from tests.fakes.actors import Fails
 from tests.fakes.board import PROFILES, Bench, arm, bench
 
@@ -59,15 +60,15 @@ class Card:
     sizes: dict[str, int]
     made: Bench | None = None
 
-    async def need(self, plan: LaunchPlan) -> int:
+    async def need(self, plan: LaunchPlan) -> Need:
         return self.held(plan)
 
     async def free(self, running: Sequence[LaunchPlan]) -> int:
         await anyio.lowlevel.checkpoint()
         return TOTAL * MIB - self.used_bytes()
 
-    def held(self, plan: LaunchPlan) -> int:
-        return self.sizes[plan.arm.profile] * MIB
+    def held(self, plan: LaunchPlan) -> Need:
+        return Need(self.sizes[plan.arm.profile] * MIB, Source.MEASURED)
 
     def used_bytes(self) -> int:
         assert self.made is not None

@@ -17,6 +17,7 @@ from mtpd.cli import explaining, lists, render
 from mtpd.cli.cells import ALPHA, NONE, clock_text, duration, size
 from mtpd.cli.mtpctl import cli
 from mtpd.cli.operations import model_report, operation_report
+from mtpd.memory_views import NeedView
 from mtpd.views import ArmView, ChoiceView, EvidenceView, FailureView, OperationView, ProgressView
 from tests.fakes import views
 from tests.fakes.backend import ENGINE, measured
@@ -434,3 +435,28 @@ def test_live_traffic_shows_the_classes_that_matter_and_says_what_is_not_known()
     assert f"{ALPHA} unknown: the build counts no positions" in " ".join(text.split())
     assert "and 2 classes with fewer tokens" in text
     assert "left out" not in text
+
+
+@pytest.mark.parametrize(
+    ("need", "said"),
+    [
+        (NeedView(count_bytes=812 * 2**20, source="bound", reason="r"), "812 MiB (upper bound: r)"),
+        (NeedView(count_bytes=3 * 2**20, source="measured", reason="r"), "3 MiB (measured: r)"),
+        (NeedView(count_bytes=None, source="unknown", reason="why"), "not known: why"),
+    ],
+)
+def test_what_is_held_and_needed_is_shown_with_its_source(need: NeedView, said: str) -> None:
+    status = views.status()
+    (memory,) = status.memory
+    shown = dataclasses.replace(status, memory=(dataclasses.replace(memory, held=need),))
+    assert f"holds {said}" in " ".join(drawn(render.status_panel(shown)).split())
+    model = dataclasses.replace(views.model(), need=need)
+    assert f"takes {said}" in " ".join(drawn(model_report(model)).split())
+
+
+def test_an_engine_without_a_process_holds_nothing() -> None:
+    status = views.status()
+    (memory,) = status.memory
+    shown = dataclasses.replace(status, memory=(dataclasses.replace(memory, held=None),))
+    assert "seen to take" in drawn(render.status_panel(status))
+    assert "seen to take" not in drawn(render.status_panel(shown))

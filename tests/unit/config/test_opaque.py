@@ -51,7 +51,7 @@ def test_a_program_with_everything(tmp_path: Path) -> None:
     assert profile.opaque is not None
     assert profile.opaque.command[0] == "docker"
     assert (profile.opaque.proxy, profile.opaque.check) == ("http://127.0.0.1:${PORT}/api", None)
-    assert (profile.opaque.env, profile.opaque.vram_mib) == ((("A", ""), ("B", "2")), 0)
+    assert (profile.opaque.env, profile.vram_mib) == ((("A", ""), ("B", "2")), 0)
     assert (profile.stop_command, profile.slots) == (("docker", "stop", "w"), 2)
     assert (profile.ready_timeout_s, profile.stop_timeout_s) == (500, 10)
 

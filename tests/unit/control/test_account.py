@@ -13,8 +13,11 @@ from mtpd.gpu.card import Card
 from mtpd.gpu.host import HostMemory, HostProvider
 from mtpd.gpu.layered import LayeredProvider
 from mtpd.proxy.feasibility import Feasibility
+from mtpd.proxy.room import Need, Source
+from mtpd.supervise.needs import Needs
 from mtpd.types import Absent, Command, EngineKey, LaunchPlan, NotApplicable, UnixEndpoint, Verdict
 from mtpd.units import HOST, MIB
+from tests.fakes.small_models import write_bert
 from tests.unit.control.made import BINARY, config, profile
 from tuner.types import Evicted
 
@@ -24,17 +27,15 @@ if TYPE_CHECKING:
     from mtpd.config.model import Profile
 
 ALPHA = profile("alpha", model=str(bundled_model("tiny-chained.gguf")))
+ALPHA_BYTES = bundled_model("tiny-chained.gguf").stat().st_size
 HEADROOM = 100 * MIB
 
 
 class Keeper:
-    """A card that a test describes."""
+    """A card, or the machine, that a test describes."""
 
     def __init__(self, **said: int | None) -> None:
         self.said = said
-
-    def measured(self, plan: LaunchPlan) -> int | None:
-        return self.said.get("measured")
 
     def held(self, profile: str) -> int | None:
         return self.said.get("held")
@@ -42,8 +43,27 @@ class Keeper:
     async def free_now(self) -> int | None:
         return self.said.get("free")
 
+    async def memory_now(self) -> HostMemory:
+        return HostMemory(
+            total_bytes=8_000 * MIB,
+            available_bytes=4_000 * MIB,
+            cgroup_bytes=NotApplicable("no limit"),
+            oom_kills=Absent("not counted"),
+        )
 
-def account(folder: Path, *, keeper: Keeper | None = None, model: Profile = ALPHA) -> MemoryAccount:
+
+def account(
+    folder: Path,
+    *,
+    keeper: Keeper | None = None,
+    host: Keeper | None = None,
+    model: Profile = ALPHA,
+    measured: int | None = None,
+) -> MemoryAccount:
+    """The account of a card, or without ``keeper`` of the machine; one start was measured."""
+    needs = Needs()
+    if measured is not None:
+        needs.note("f", model.arm(1), measured)
     settings = replace(config(model), budget=BudgetConfig(headroom_mib=100))
     provider = LayeredProvider((HostProvider(),))
     (device,) = provider.devices()
@@ -57,14 +77,10 @@ def account(folder: Path, *, keeper: Keeper | None = None, model: Profile = ALPH
             alone=lambda: True,
             log_of=lambda name: folder / name,
         ),
+        needs=needs,
         feasible=Feasibility(),
-        keeper=keeper,  # type: ignore[arg-type]  # the account asks for no more
-        host=lambda: HostMemory(
-            total_bytes=8_000 * MIB,
-            available_bytes=4_000 * MIB,
-            cgroup_bytes=NotApplicable("no limit"),
-            oom_kills=Absent("not counted"),
-        ),
+        card=keeper,  # type: ignore[arg-type]  # the account asks for no more
+        host=host or Keeper(),  # type: ignore[arg-type]  # the same
     )
 
 
@@ -79,37 +95,78 @@ def plan(model: Profile = ALPHA, depth: int = 1, **changes: Any) -> LaunchPlan:
     return replace(made, **changes)
 
 
+def count(need: Need | Absent, source: Source) -> int:
+    """Bytes of a figure that has this source."""
+    assert isinstance(need, Need), need
+    assert need.source is source
+    return need.count
+
+
 async def test_what_was_measured_counts_before_what_is_predicted(tmp_path: Path) -> None:
-    predicted = await account(tmp_path).need(plan())
-    assert isinstance(predicted, int)
-    assert predicted > 1 * MIB
-    assert await account(tmp_path, keeper=Keeper()).need(plan()) == predicted
-    assert await account(tmp_path, keeper=Keeper(measured=5 * MIB)).need(plan()) == 5 * MIB
-    deeper = await account(tmp_path).need(plan(depth=3))
-    assert isinstance(deeper, int)
-    assert deeper > predicted, "each depth has its own state rows"
+    predicted = await account(tmp_path, keeper=Keeper()).need(plan())
+    assert count(predicted, Source.FORECAST) > 1 * MIB
+    known = account(tmp_path, keeper=Keeper(), measured=5 * MIB)
+    assert await known.need(plan()) == Need(5 * MIB, Source.MEASURED)
+    assert await known.need(plan(fingerprint="other")) == predicted, "it was another start"
+    deeper = await known.need(plan(depth=3))
+    assert count(deeper, Source.FORECAST) > count(predicted, Source.FORECAST), "more state rows"
+
+
+async def test_without_a_card_the_mapped_file_is_added_to_what_is_its_own(tmp_path: Path) -> None:
+    made = account(tmp_path, measured=5 * MIB, host=Keeper(held=7 * MIB))
+    need = count(await made.need(plan()), Source.MEASURED)
+    file_bytes = ALPHA_BYTES
+    assert 0 < file_bytes - (need - 5 * MIB) < 16 * MIB, "its tensors, without the header"
+    assert count(made.held(plan()), Source.MEASURED) == need + 2 * MIB
 
 
 async def test_a_start_needs_more_than_the_room_in_which_it_did_not_fit(tmp_path: Path) -> None:
-    made = account(tmp_path, keeper=Keeper(measured=5 * MIB))
+    made = account(tmp_path, keeper=Keeper(), measured=5 * MIB)
     short = Verdict(residency=Evicted(1), reason="a test", room_bytes=9_000 * MIB)
     made._feasible.note("f", plan().arm, short)
-    assert await made.need(plan()) == 9_000 * MIB + 1
-    assert await made.need(plan(fingerprint="g")) == 5 * MIB
+    assert await made.need(plan()) == Need(9_000 * MIB + 1, Source.MISFIT)
+    made._needs.note("f", plan().arm, 9_001 * MIB)
+    assert await made.need(plan()) == Need(9_001 * MIB, Source.MEASURED)
 
 
-async def test_what_cannot_be_predicted_is_not_known(tmp_path: Path) -> None:
+async def test_what_cannot_be_predicted_is_declared_or_not_known(tmp_path: Path) -> None:
     odd = replace(ALPHA, n_gpu_layers=3)
     need = await account(tmp_path, model=odd).need(plan(odd))
     assert need == Absent("its profile says itself how many layers go to the device")
+    said = replace(odd, vram_mib=700)
+    made = account(tmp_path, model=said)
+    assert await made.need(plan(said)) == Need(700 * MIB, Source.DECLARED)
+    assert made.held(plan(said)) == Need(700 * MIB, Source.DECLARED)
+
+
+async def test_what_is_declared_counts_least(tmp_path: Path) -> None:
+    said = replace(ALPHA, vram_mib=1)
+    made = account(tmp_path, keeper=Keeper(), model=said, measured=5 * MIB)
+    assert await made.need(plan(said)) == Need(5 * MIB, Source.MEASURED)
+    assert count(await made.need(plan(said, depth=0)), Source.FORECAST) > 1 * MIB
+
+
+async def test_an_encoder_is_bounded_by_its_header(tmp_path: Path) -> None:
+    encoder = profile("e", model=str(write_bert(tmp_path / "bert.gguf")), max_depth=0, vram_mib=1)
+    made = account(tmp_path, keeper=Keeper(), model=replace(encoder, context=2048))
+    bounded = count(await made.need(plan(encoder, depth=0)), Source.BOUND)
+    wide = account(tmp_path, keeper=Keeper(), model=replace(encoder, context=65_536))
+    assert count(await wide.need(plan(encoder, depth=0)), Source.BOUND) == bounded, "no cache"
 
 
 async def test_a_program_of_another_kind_needs_what_its_profile_says(tmp_path: Path) -> None:
-    other = replace(ALPHA, opaque=Opaque(command=("whisper",), proxy="http://127.0.0.1:1"))
-    made = account(tmp_path, model=other)
-    assert isinstance(await made.need(plan(other)), Absent)
-    assert await made.need(plan(other, memory_bytes=7 * MIB)) == 7 * MIB
-    assert made.held(plan(other, memory_bytes=7 * MIB)) == 7 * MIB
+    other = replace(
+        ALPHA, model="", opaque=Opaque(command=("whisper",), proxy="http://127.0.0.1:1")
+    )
+    found = await account(tmp_path, model=other).need(plan(other))
+    assert isinstance(found, Absent)
+    assert "vram_mib" in found.reason
+    said = replace(other, vram_mib=7)
+    made = account(tmp_path, model=said)
+    assert await made.need(plan(said)) == Need(7 * MIB, Source.DECLARED)
+    assert made.held(plan(said)) == Need(7 * MIB, Source.DECLARED)
+    seen = account(tmp_path, model=said, measured=9 * MIB)
+    assert await seen.need(plan(said)) == Need(9 * MIB, Source.MEASURED)
 
 
 async def test_the_card_says_what_is_free_and_what_must_stay_free_is_left_out(
@@ -124,18 +181,30 @@ async def test_without_a_card_mapped_model_files_are_not_free(tmp_path: Path) ->
     made = account(tmp_path)
     nothing = await made.free([])
     assert nothing == 4_000 * MIB - HEADROOM
-    assert isinstance(await made.need(plan()), int)
-    weights = made._memory.weights_bytes(plan().arm)
-    assert weights is not None
-    assert weights > 0
-    assert await made.free([plan(), plan()]) == nothing - 2 * weights
+    one = await made.free([plan()])
+    assert isinstance(one, int)
+    mapped = nothing - one
+    assert 0 < ALPHA_BYTES - mapped < 16 * MIB, "although nobody had read its header before"
+    assert await made.free([plan(), plan()]) == nothing - 2 * mapped
 
 
 async def test_what_an_engine_holds_is_measured_or_predicted_or_not_known(tmp_path: Path) -> None:
     made = account(tmp_path, keeper=Keeper(held=3 * MIB))
-    assert made.held(plan()) == 3 * MIB
+    assert made.held(plan()) == Need(3 * MIB, Source.MEASURED)
     made = account(tmp_path, keeper=Keeper())
-    assert made.held(plan()) == Absent("neither measured nor predicted")
-    assert made.held(plan(memory_bytes=4 * MIB)) == 4 * MIB
+    assert isinstance(made.held(plan()), Absent), "nothing was read, measured or declared"
     predicted = await made.need(plan())
     assert made.held(plan()) == predicted
+    known = account(tmp_path, keeper=Keeper(), measured=4 * MIB)
+    assert known.held(plan()) == Need(4 * MIB, Source.MEASURED)
+
+
+async def test_a_model_that_is_configured_no_more_still_holds_what_it_holds(
+    tmp_path: Path,
+) -> None:
+    made = account(tmp_path, keeper=Keeper(held=3 * MIB))
+    gone = plan(replace(ALPHA, name="gone"))
+    assert made.held(gone) == Need(3 * MIB, Source.MEASURED)
+    made = account(tmp_path)
+    assert isinstance(made.held(gone), Absent)
+    assert await made.free([gone]) == 4_000 * MIB - HEADROOM

@@ -9,6 +9,7 @@ import pytest
 
 from mtpd.config.model import Group
 from mtpd.proxy.beside import NoRoomError
+from mtpd.proxy.room import Need, Source
 from mtpd.types import Absent
 from tests.fakes.actors import Fails, Loads
 from tests.fakes.board import Client, arm, bench, clients, until
@@ -40,7 +41,7 @@ class Card:
     def mib(self, profile: str) -> int | None:
         return self.needs.get(profile, 3)
 
-    async def need(self, plan: LaunchPlan) -> int | Absent:
+    async def need(self, plan: LaunchPlan) -> Need | Absent:
         return self.held(plan)
 
     async def free(self, running: Sequence[LaunchPlan]) -> int:
@@ -48,9 +49,9 @@ class Card:
         self.asked.append(profiles)
         return (self.total - sum(self.mib(p) or 0 for p in profiles if p not in self.down)) * MIB
 
-    def held(self, plan: LaunchPlan) -> int | Absent:
+    def held(self, plan: LaunchPlan) -> Need | Absent:
         mib = self.mib(plan.arm.profile)
-        return Absent("nobody said it") if mib is None else mib * MIB
+        return Absent("nobody said it") if mib is None else Need(mib * MIB, Source.MEASURED)
 
 
 async def test_what_fits_runs_beside_the_others() -> None:
@@ -72,7 +73,9 @@ async def test_over_the_budget_the_least_recently_used_goes() -> None:
             assert made.serving() == ["a@0", "b@0", "d@0"]
         (decision,) = made.decisions
         assert decision.subject == "c"
-        assert decision.reason == "c is unloaded: d@0 needs 3 MiB of memory and 0 MiB are free"
+        assert decision.reason == (
+            "c is unloaded: d@0 needs 3 MiB of memory (measured) and 0 MiB are free"
+        )
 
 
 async def test_a_running_request_is_never_cut_for_memory() -> None:
@@ -105,7 +108,10 @@ async def test_beside_a_persistent_one_that_leaves_too_little_it_is_refused() ->
     stays = Group(name="stays", members=("e",), exclusive=False, persistent=True)
     async with bench(groups=[stays], account=Card(9, e=5, a=6)) as made:
         await made.board.bring_up("e", "a test")
-        said = "a@0 needs 6 MiB of memory and 4 MiB are free, beside e (5 MiB, persistent)"
+        said = (
+            "a@0 needs 6 MiB of memory (measured) and 4 MiB are free,"
+            " beside e (5 MiB measured, persistent)"
+        )
         with pytest.raises(NoRoomError, match="6 MiB") as caught:
             await made.board.bring_up("a", "a test")
         assert str(caught.value) == said
@@ -159,7 +165,7 @@ async def test_memory_is_kept_for_one_that_starts_again_after_a_crash() -> None:
         await made.board.bring_up("e", "a test")
         made.actor("e").crash()
         card.down.add("e")
-        with pytest.raises(NoRoomError, match="4 MiB of memory and 3 MiB are free"):
+        with pytest.raises(NoRoomError, match=r"4 MiB of memory \(measured\) and 3 MiB are free"):
             await made.board.bring_up("a", "a test")
 
 

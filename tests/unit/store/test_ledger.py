@@ -174,3 +174,33 @@ async def test_the_newest_verdict_of_each_arm_and_fingerprint_is_found(tmp_path:
             ("5", "resident"),
         ]
         assert rows[1].residency_reason == "4"
+
+
+async def test_the_newest_measured_start_of_each_arm_and_fingerprint_is_found(
+    tmp_path: Path,
+) -> None:
+    starts: list[tuple[str, Arm, str, int | None]] = [
+        ("1", DEPTH_2, "old", 100),
+        ("2", DEPTH_2, "old", 200),
+        ("3", DEPTH_2, "old", None),
+        ("4", DEPTH_2, "new", 0),
+        ("5", Arm(profile="tiny"), "old", None),
+    ]
+    async with _ledger(tmp_path) as ledger:
+        for name, arm, fingerprint, taken in starts:
+            await _intend(ledger, EngineId(name), arm=arm, fingerprint=fingerprint)
+            await ledger.judged(EngineId(name), Verdict(reason=name, taken_bytes=taken))
+        rows = await ledger.measured_arms()
+        assert [(row.engine_id, row.taken_bytes) for row in rows] == [("2", 200), ("4", 0)]
+
+
+async def test_a_later_verdict_that_measured_nothing_keeps_what_was_measured(
+    tmp_path: Path,
+) -> None:
+    async with _ledger(tmp_path) as ledger:
+        await _intend(ledger)
+        await ledger.judged(ENGINE, Verdict(residency=Resident(), taken_bytes=100))
+        await ledger.judged(ENGINE, Verdict(residency=Spilled(5)))
+        row = await ledger.get(ENGINE)
+    assert row is not None
+    assert (row.residency, row.taken_bytes) == ("spilled", 100)

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from mtpd.engine.memory_look import Figure, taken
 from mtpd.errors import EngineError
 from mtpd.supervise.keeper import CardKeeper
+from mtpd.supervise.needs import Needs
 from mtpd.types import Absent, FailureClass, Value
 from mtpd.units import MIB, EngineId
 from tests.fakes.supervision import plan_of
@@ -353,7 +354,8 @@ async def test_two_engines_are_told_apart_whoever_ends_first(
     visible: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
     panel = Panel()
-    kept = CardKeeper(panel, clock=panel.clock, sleep=panel.sleep, pids=pids_of_both)
+    needs = Needs()
+    kept = CardKeeper(panel, clock=panel.clock, needs=needs, sleep=panel.sleep, pids=pids_of_both)
     other = replace(plan, key=replace(plan.key, profile="other"), fingerprint="another")
 
     def holds(mine: int, others: int) -> None:
@@ -368,7 +370,9 @@ async def test_two_engines_are_told_apart_whoever_ends_first(
     holds(5_000, 3_000)
     await kept.look(OTHER, OTHER_PID)
     assert (kept.held(plan.key.profile), kept.held("other")) == (5_000 * MIB, 3_000 * MIB)
-    assert (kept.measured(plan), kept.measured(other)) == (5_000 * MIB, 3_000 * MIB)
+    assert (kept.took(ENGINE), kept.took(OTHER)) == (5_000 * MIB, 3_000 * MIB)
+    assert needs.of(plan.fingerprint, plan.arm) == 5_000 * MIB
+    assert needs.of("another", plan.arm) == 3_000 * MIB
     assert await kept.free_now() == (16_368 - 8_011) * MIB
     assert room_of(kept) == (16_368 - 11) * MIB
     holds(0, 3_000)
