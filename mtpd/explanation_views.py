@@ -96,11 +96,13 @@ class CostView:
     Attributes:
         source: What shows it.
         context_cost: What 1000 tokens of context cost, likewise; null where no start shows it.
+        measured: Whether measured step times show it; else it was assumed beforehand.
     """
 
     row_cost: IntervalView
     source: str
     context_cost: IntervalView | None = None
+    measured: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

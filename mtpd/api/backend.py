@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mtpd.gpu.views import DeviceView
     from mtpd.live_views import LiveView
     from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView, RecipeView
+    from mtpd.report_views import ReportView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -202,6 +203,13 @@ class Backend(Protocol):
 
         Raises:
             NotFoundError: No decision fits.
+        """
+
+    async def report(self, subject: str | None, /) -> ReportView:
+        """Everything that was measured of a pool, a model, or all models.
+
+        Raises:
+            UnknownNameError: Nothing has this name.
         """
 
     def position(self) -> Position:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         NoQuery,
         ProbeBody,
         ReloadBody,
+        ReportQuery,
         SwitchBody,
         TuneBody,
         UnloadBody,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
     from mtpd.live_views import LiveView
+    from mtpd.report_views import ReportView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -176,6 +178,11 @@ async def decision(backend: Backend, _query: NoQuery, number: str) -> DecisionVi
 async def explain(backend: Backend, query: ExplainQuery, _id: str) -> ExplanationView:
     """A decision with all that it stands on."""
     return await backend.explain(query.id, query.subject)
+
+
+async def report(backend: Backend, query: ReportQuery, _id: str) -> ReportView:
+    """Everything that was measured, side by side."""
+    return await backend.report(query.subject)
 
 
 async def config(

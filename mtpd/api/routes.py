@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mtpd import explanation_views, live_views, views
+from mtpd import explanation_views, live_views, report_views, views
 from mtpd.api import cors, errors, handlers, schema, sse
 from mtpd.api.auth import Policy, Scope
 from mtpd.api.auth import middleware as authentication
@@ -173,6 +173,13 @@ ROUTES: tuple[Route, ...] = (
         "A decision with all that it stands on",
         query=schema.ExplainQuery,
         response=explanation_views.ExplanationView,
+    ),
+    reads(
+        f"{PREFIX}/report",
+        handlers.report,
+        "Everything that was measured, side by side where it compares",
+        query=schema.ReportQuery,
+        response=report_views.ReportView,
     ),
     Route(
         method="GET",

@@ -34,6 +34,7 @@ __all__ = [
     "RecipeBody",
     "RecipeQuery",
     "ReloadBody",
+    "ReportQuery",
     "SwitchBody",
     "TuneBody",
     "UnloadBody",
@@ -214,6 +215,12 @@ class ExplainQuery(Query):
     """A decision by number, else the latest of a subject, else the latest of all."""
 
     id: RowId | None = None
+    subject: Name | None = None
+
+
+class ReportQuery(Query):
+    """Of one pool or model, or of all models."""
+
     subject: Name | None = None
 
 

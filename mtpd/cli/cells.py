@@ -8,6 +8,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from mtpd.report.text import ALPHA, NONE, number, percent, ranges, size
+
 if TYPE_CHECKING:
     from mtpd.views import ArmView
 
@@ -24,22 +26,15 @@ __all__ = [
     "line",
     "number",
     "percent",
+    "ranges",
     "size",
     "state",
     "table",
 ]
 
-ALPHA = "\N{GREEK SMALL LETTER ALPHA}"
-"""Conditional acceptance; the position follows it."""
-
 WIDTH = 80
 """Every table fits this many columns."""
 
-NONE = "\N{EN DASH}"
-"""What is shown for unknown; never 0."""
-
-_GIB = 1024**3
-_MIB = 1024**2
 _RFC3339_SECONDS = len("2026-11-29T22:44:27")
 _STYLES = {
     "resident": "green",
@@ -99,23 +94,6 @@ def cell(text: str) -> Text:
 def state(name: str) -> Text:
     """A state in the colour of its meaning."""
     return Text(name, style=_STYLES.get(name, ""))
-
-
-def number(value: float | None, digits: int) -> str:
-    """A number, or the sign for unknown."""
-    return NONE if value is None else f"{value:.{digits}f}"
-
-
-def percent(value: float | None, digits: int) -> str:
-    """A share of one in percent, or the sign for unknown."""
-    return NONE if value is None else f"{100 * value:.{digits}f}%"
-
-
-def size(count: int | None) -> str:
-    """Bytes in GiB, or MiB below one GiB."""
-    if count is None:
-        return NONE
-    return f"{count / _GIB:.2f} GiB" if count >= _GIB else f"{count / _MIB:.1f} MiB"
 
 
 def arm_label(arm: ArmView) -> str:

@@ -12,7 +12,18 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from mtpd.cli.cells import NONE, arm_label, cell, clock_text, grid, line, number, state, table
+from mtpd.cli.cells import (
+    NONE,
+    arm_label,
+    cell,
+    clock_text,
+    grid,
+    line,
+    number,
+    ranges,
+    state,
+    table,
+)
 from mtpd.cli.render import alpha_table, decision_sentence, depth_table
 
 if TYPE_CHECKING:
@@ -85,7 +96,7 @@ def _end(view: ExplanationView) -> RenderableType:
     line(end, "so", view.decision.reason)
     line(end, "replayed", _replay(view))
     if view.measurements:
-        ids = _ranges([one.id for one in view.measurements])
+        ids = ranges([one.id for one in view.measurements])
         line(end, "cells from", f"{len(view.measurements)} measurements: {ids}")
     return end
 
@@ -235,14 +246,3 @@ def _out(model: ModelChainView) -> list[RenderableType]:
 
 def _interval(value: IntervalView, digits: int) -> str:
     return f"{value.mid:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Numbers with runs drawn together: 1-6, 9."""
-    runs: list[list[int]] = []
-    for one in sorted(numbers):
-        if runs and one == runs[-1][-1] + 1:
-            runs[-1][1:] = [one]
-        else:
-            runs.append([one])
-    return ", ".join("-".join(map(str, run)) for run in runs)

@@ -19,9 +19,11 @@ from mtpd.cli.client import StreamEvent, segment
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.failure import exit_code_of
 from mtpd.cli.gpu_command import gpu
+from mtpd.cli.numbers import Ids
 from mtpd.cli.quarantine_command import quarantine
 from mtpd.cli.recipe_commands import recipe
 from mtpd.cli.reload_command import reload
+from mtpd.cli.report_command import report
 from mtpd.cli.session import Session, connected, connection_options
 from mtpd.errors import UnreachableError
 from mtpd.explanation_views import ExplanationView
@@ -77,7 +79,8 @@ def models(session: Session, model: str | None) -> None:
 @click.option("--depth", type=click.IntRange(0, 64), help="Only at this depth.")
 @click.option("--workload", metavar="NAME", help="Only of this workload.")
 @click.option("--operation", metavar="ID", help="Only those that this operation took.")
-@click.option("--limit", type=LIMIT, default=50, show_default=True)
+@click.option("--id", "ids", type=Ids(), metavar="IDS", help="Only these, e.g. 1-12,17.")
+@click.option("--limit", type=LIMIT, help="At most so many [default: 50; all of --id].")
 @connected
 def measurements(
     session: Session,
@@ -86,7 +89,8 @@ def measurements(
     depth: int | None,
     workload: str | None,
     operation: str | None,
-    limit: int,
+    ids: tuple[int, ...] | None,
+    limit: int | None,
 ) -> None:
     """List stored repetitions, newest first."""
     reply = session.client.get(
@@ -96,7 +100,8 @@ def measurements(
             "depth": depth,
             "workload": workload,
             "operation": operation,
-            "limit": limit,
+            "id": ids,
+            "limit": limit or (50 if ids is None else len(ids)),
         },
     )
     session.show(
@@ -215,7 +220,15 @@ def _print_event(session: Session, event: StreamEvent) -> None:
         session.out.print(lists.event_line(event.type, event.data), soft_wrap=True)
 
 
-for command in (*operations.COMMANDS, *quality_commands.COMMANDS, recipe, reload, gpu, quarantine):
+for command in (
+    *operations.COMMANDS,
+    *quality_commands.COMMANDS,
+    recipe,
+    reload,
+    report,
+    gpu,
+    quarantine,
+):
     cli.add_command(command)
 
 

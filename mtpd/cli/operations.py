@@ -14,6 +14,7 @@ from mtpd.cli.cells import grid, line, size
 from mtpd.cli.client import segment
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.memory import memory_parts, need_sentence
+from mtpd.cli.numbers import MAX_DEPTH, Depths
 from mtpd.cli.quality_lists import quality_lines
 from mtpd.cli.session import Session, connected
 from mtpd.cli.waiting import wait
@@ -26,36 +27,12 @@ if TYPE_CHECKING:
 
     from mtpd.views import ArmView, Json
 
-__all__ = ["COMMANDS", "Depths", "model_report", "operation_report"]
+__all__ = ["COMMANDS", "model_report", "operation_report"]
 
-MAX_DEPTH = 64
 WAITS = "requests wait until this ends, each at most queue_timeout_s, then they get 503"
 _SAID = re.compile(r"cut short by |depth \d+: .* (measured|predicted)$")
 """Evidence that belongs to a report: which limit ended it, and the speeds of a probe."""
 _POOL_KEY = re.compile(r'pools\.("?)(?P<name>.+)\1\.members')
-
-
-class Depths(click.ParamType[tuple[int, ...]]):
-    """Depths as ``0-3``, ``0,2,4`` or a mixture; ascending, each once."""
-
-    name = "depths"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """Parse, or fail with the form that is wanted."""
-        if isinstance(value, tuple):
-            return value
-        found: set[int] = set()
-        for part in str(value).split(","):
-            match = re.fullmatch(r"\s*(\d{1,2})(?:\s*-\s*(\d{1,2}))?\s*", part)
-            if match is None:
-                self.fail(f"{value!r} is not a list of depths such as 0-3 or 0,2,4", param, ctx)
-            low, high = int(match[1]), int(match[2] or match[1])
-            if low > high or high > MAX_DEPTH:
-                self.fail(f"{part.strip()!r} is not a range within 0-{MAX_DEPTH}", param, ctx)
-            found.update(range(low, high + 1))
-        return tuple(sorted(found))
 
 
 DETACH = click.option("--detach", is_flag=True, help="Return at once; see mtpctl operations.")

@@ -206,6 +206,7 @@ def _cost(belief: Belief, story: ModelStory) -> CostView | None:
     return CostView(
         row_cost=IntervalView.of(belief.row_cost()),
         source=source,
+        measured=belief.short_steps > 0 or depths > 1,
         context_cost=None if doubtful or isinstance(fill, Unknown) else IntervalView.of(fill),
     )
 

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from mtpd.memory_views import MemoryView, NeedView
     from mtpd.quality_views import BaselineView, PerplexityView
     from mtpd.store.samples import Measurements
-    from mtpd.views import ArmView, ChoiceView, EngineView
+    from mtpd.views import ArmView, ChoiceView, EngineView, MeasurementView
     from tuner.summary import ArmSummary
+    from tuner.types import Observation
 
 __all__ = ["ModelReports", "cards", "model_view", "unusable"]
 
@@ -96,6 +97,22 @@ class ModelReports:
             need=need_view(await self._account.need_of(choice.arm, digest or "")),
         )
         return replace(shown, perplexity=perplexity, baseline=baseline)
+
+    async def measured(
+        self, profile: Profile
+    ) -> tuple[tuple[MeasurementView, ...], tuple[Observation, ...]]:
+        """The repetitions of a profile as it is today, as the API shows and the tuner takes them.
+
+        Empty where its file cannot be used.
+        """
+        digest = self._digest(profile)
+        if digest is None:
+            return (), ()
+        where = MeasurementFilter(profile=profile.name, fingerprint=digest)
+        return (
+            await self._measurements.list(where),
+            await self._measurements.observations(where),
+        )
 
     async def memory(self, engine: EngineView, arm: ArmView) -> ArmMemoryView:
         """The memory of an engine's arm: as predicted, and what it holds while it is there."""

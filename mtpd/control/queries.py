@@ -8,24 +8,35 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from mtpd.clock import rfc3339
 from mtpd.config.checks import did_you_mean
+from mtpd.config.model import Purpose
 from mtpd.config.origins import describe_origins
+from mtpd.control import reporting
+from mtpd.control.chain import ModelStory, model_chain
 from mtpd.control.explain import explanation
 from mtpd.control.models import unusable
 from mtpd.control.plans import (
     find_profile,
     need_workload,
 )
+from mtpd.control.reporting import ModelRecord, Wanted
+from mtpd.control.tasks import quality_of
 from mtpd.errors import NotFoundError, UnknownNameError
+from mtpd.report_views import ReportView
 from mtpd.store.journal import DecisionFilter
 from mtpd.store.samples import MeasurementFilter
 from mtpd.units import Seq
 from mtpd.views import StatusView
+from tuner.candidates import Objective
+from tuner.plan import History
+from tuner.summary import summarise
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from mtpd.bus import SubscriberDropped
+    from mtpd.config.model import Pool, Profile
     from mtpd.control.parts import Parts
     from mtpd.events import Envelope
     from mtpd.explanation_views import ExplanationView
@@ -40,6 +51,7 @@ if TYPE_CHECKING:
         OperationView,
         QuarantineView,
     )
+    from tuner.types import Arm
 
 __all__ = ["Queries"]
 
@@ -200,6 +212,34 @@ class Queries:
             None if recorded is None else recorded[1],
         )
 
+    async def report(self, subject: str | None, /) -> ReportView:
+        """Everything that was measured of a pool, a model, or all models.
+
+        Raises:
+            UnknownNameError: Nothing has this name.
+        """
+        if subject is not None:
+            self._must_know(subject)
+        profiles, left_out = self._told_by_tokens(subject)
+        records = [await self._record(profile) for profile in profiles]
+        pool = None if subject is None else self._p.config.pools.get(subject)
+        names = {one.name for one in records} | {subject}
+        return ReportView(
+            subject=subject,
+            at=rfc3339(self._p.clock.utc()),
+            version=self._p.facts.version,
+            hardware=self._p.config.budget.hardware,
+            engine=self._p.facts.engine_binary,
+            matrix=reporting.matrix(records),
+            pairs=reporting.pairs(records),
+            models=tuple(map(reporting.model_report, records)),
+            recommendations=reporting.recommendations(records, () if pool is None else [_of(pool)])
+            if len(records) > 1
+            else (),
+            choices=tuple(one for one in self._p.choices.views() if one.subject in names),
+            left_out=left_out,
+        )
+
     def position(self) -> tuple[str, int]:
         """The last event that was published; sequence 0 before the first."""
         return self._p.bus.boot, self._p.bus.seq
@@ -225,6 +265,63 @@ class Queries:
 
     # Inside -------------------------------------------------------------------------
 
+    def _told_by_tokens(self, subject: str | None) -> tuple[list[Profile], tuple[str, ...]]:
+        """The models that a report is about, and those that make no tokens, each with why."""
+        config = self._p.config
+        pool = None if subject is None else config.pools.get(subject)
+        if pool is not None:
+            wanted = [config.profiles[name] for name in pool.members]
+        elif subject is not None:
+            wanted = [find_profile(config, subject)]
+        else:
+            wanted = list(config.profiles.values())
+        why = {
+            one.name: f"{one.name}: {'another program' if one.opaque else one.purpose.value}"
+            for one in wanted
+            if one.opaque is not None or one.purpose is not Purpose.TEXT
+        }
+        return [one for one in wanted if one.name not in why], tuple(why.values())
+
+    async def _record(self, profile: Profile) -> ModelRecord:
+        """All that is known of a model."""
+        view = await self._p.reports.of(profile)
+        shown, told = await self._p.reports.measured(profile)
+        served = self._p.choices.of_profile(profile).arm
+        chosen = self._p.choices.chosen(profile.name)
+        number = None if chosen is None else chosen.decision_id
+        chain = None
+        if number is not None:
+            found = (await self.explain(number, None)).models
+            chain = next((one for one in found if one.profile == profile.name), None)
+        if chain is None:
+            number = None
+            story = ModelStory(
+                profile=profile.name,
+                history=History(observations=told),
+                design=None,
+                memory_bytes={},
+                verdicts={},
+            )
+            chain = model_chain(story)
+        ids: dict[Arm, tuple[int, ...]] = {}
+        for one in shown:
+            arm = one.arm.arm()
+            ids[arm] = (*ids.get(arm, ()), one.id)
+        needs = next((one for one in view.memory.depths if one.depth == served.depth), None)
+        return ModelRecord(
+            view=view,
+            served=served,
+            summaries=summarise(told),
+            ids=ids,
+            quality=quality_of(profile),
+            context_tokens=profile.context // profile.slots,
+            memory_bytes=None
+            if needs is None or needs.predicted is None
+            else needs.predicted.total_bytes,
+            chain=chain,
+            decision_id=number,
+        )
+
     def _must_know(self, subject: str) -> None:
         config = self._p.config.now
         if subject in config.pools or config.profile_for(subject) is not None:
@@ -239,3 +336,15 @@ class Queries:
             return subject
         profile = self._p.config.profile_for(subject)
         return subject if profile is None else profile.name
+
+
+def _of(pool: Pool) -> Wanted:
+    """What a pool asks of the rules for models."""
+    return Wanted(
+        purpose=f"the pool {pool.name} ({pool.objective.value})",
+        objective=Objective(pool.objective.value),
+        require=frozenset(pool.require_tags),
+        accept_offload=pool.offload.value == "accept",
+        least_context_tokens=pool.min_context or 0,
+        quality_bound=pool.quality_bound,
+    )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tuner.plan import History
     from tuner.types import Arm
 
-__all__ = ["depth_task", "member_of", "most_starts", "not_started", "pool_task"]
+__all__ = ["depth_task", "member_of", "most_starts", "not_started", "pool_task", "quality_of"]
 
 SEARCH_STARTS = 6
 """Engine starts of one model that a search may use; it needs two on average."""
@@ -117,14 +117,15 @@ def member_of(profile: Profile, arm: Arm, history: History, forecast: MemoryFore
     return Member(
         arm=arm,
         history=replace(history, short_steps=()),
-        quality=_quality(profile),
+        quality=quality_of(profile),
         tags=frozenset(profile.tags),
         context_tokens=profile.context // profile.slots,
         memory_bytes=forecast.memory_bytes.get(arm),
     )
 
 
-def _quality(profile: Profile) -> Quality | None:
+def quality_of(profile: Profile) -> Quality | None:
+    """The perplexity that a profile declares, as the tuner compares it."""
     measured = profile.quality
     if measured is None:
         return None

@@ -15,12 +15,19 @@ from aiohttp import web
 from mtpd.api.auth import Policy
 from mtpd.api.routes import mount
 from mtpd.bus import Bus
-from mtpd.errors import ConfigError, ConflictError, InvalidError, MtpdError, NotFoundError
+from mtpd.errors import (
+    ConfigError,
+    ConflictError,
+    InvalidError,
+    MtpdError,
+    NotFoundError,
+    UnknownNameError,
+)
 from mtpd.events import OperationChanged
 from mtpd.live_views import LiveView
 from mtpd.units import Seq
 from mtpd.views import OperationView, ProgressView, encode
-from tests.fakes import devices, views
+from tests.fakes import devices, study, views
 from tests.fakes.clock import FakeClock
 
 if TYPE_CHECKING:
@@ -38,6 +45,7 @@ if TYPE_CHECKING:
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
     from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView, RecipeView
+    from mtpd.report_views import ReportView
     from mtpd.views import (
         ConfigValueView,
         DecisionView,
@@ -312,6 +320,13 @@ class ScriptedBackend:
             message = "No decision has been made yet about that."
             raise NotFoundError(message, hint="mtpctl decisions lists what there is.")
         return dataclasses.replace(views.explanation(), decision=found)
+
+    async def report(self, subject: str | None, /) -> ReportView:
+        found = study.report()
+        if subject not in {None, "default", *(row.model for row in found.matrix)}:
+            message = f"there is no model or pool {subject!r}"
+            raise UnknownNameError(message)
+        return dataclasses.replace(found, subject=subject)
 
     def position(self) -> Position:
         return self.bus.boot, self.bus.seq

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from mtpd.cli import explaining, lists, render
-from mtpd.cli.cells import ALPHA, NONE, clock_text, duration, size
+from mtpd.cli.cells import ALPHA, NONE, clock_text, duration, ranges, size
 from mtpd.cli.mtpctl import cli
 from mtpd.cli.operations import model_report, operation_report
 from mtpd.memory_views import NeedView
@@ -373,10 +373,10 @@ def test_every_command_is_documented() -> None:
 
 @pytest.mark.parametrize(
     ("numbers", "shown"),
-    [([], ""), ([4], "4"), ([1, 2, 3], "1-3"), ([9, 1, 2, 6, 5], "1-2, 5-6, 9")],
+    [([], ""), ([4], "4"), ([1, 2, 3], "1-3"), ([9, 1, 2, 6, 5], "1-2,5-6,9")],
 )
 def test_runs_of_numbers_are_drawn_together(numbers: list[int], shown: str) -> None:
-    assert explaining._ranges(numbers) == shown
+    assert ranges(numbers) == shown
 
 
 def test_what_a_residency_rests_on_and_what_speaks_against_it_are_shown() -> None:
