@@ -152,3 +152,49 @@ def _lose_the_file_of_beta(place: Home) -> None:
     path = place.root / "gone.gguf"
     lines = [f'model = "{path}"' if x.startswith("model =") else x for x in tail.splitlines()]
     place.config.write_text("\n".join([f"{head}[models.beta]", *lines]))
+
+
+async def test_a_report_names_the_stored_repetitions_behind_its_numbers() -> None:
+    async with home() as place, daemon_at(place) as (running, _):
+        control = running.control
+        before = await control.report(None)
+        assert {row.model for row in before.matrix} >= {"alpha", "beta"}
+        assert all(row.decode_tps is None and row.unknown for row in before.matrix)
+        operation = await control.tune(
+            subject="alpha",
+            method="sweep",
+            depths=(0, 2),
+            workloads=None,
+            prompts=1,
+            repetitions=1,
+            max_tokens=16,
+            apply=True,
+            idempotency_key=None,
+        )
+        assert (await run_operation(running, operation)).state == "done"
+        found = await control.report("first")
+        assert found.subject == "first"
+        (row,) = found.matrix
+        assert (row.model, row.measured) == ("alpha", True)
+        assert row.decode_tps is not None
+        assert (found.pairs, found.recommendations) == ((), ())
+        (model,) = found.models
+        assert [one.row.arm.depth for one in model.depths] == [0, 2]
+        (decision,) = await control.decisions(subject="alpha", limit=1)
+        assert model.economics.decision_id == decision.id
+        ids = {number for one in model.depths for number in one.measurement_ids}
+        assert ids == set(decision.measurement_ids)
+        for one in model.depths:
+            cells = await control.measurements(
+                model=None,
+                depth=None,
+                workload=None,
+                operation_id=None,
+                ids=one.measurement_ids,
+                limit=99,
+            )
+            assert {cell.arm for cell in cells} == {one.row.arm}
+            assert len(cells) == one.row.repetitions
+        assert [choice.subject for choice in found.choices] == ["alpha"]
+        with pytest.raises(UnknownNameError):
+            await control.report("nobody")
