@@ -22,7 +22,7 @@ from mtpd.compat.remarks import Kind
 from mtpd.config.directories import Directories, find_config
 from mtpd.config.disk import ConfigOnDisk
 from mtpd.config.files import NO_MODEL
-from mtpd.config.remarks import remark_text
+from mtpd.config.remarks import not_honoured, remark_text
 from mtpd.demo import Demo, run_demo
 from mtpd.errors import ConfigError
 
@@ -121,7 +121,8 @@ def _servable(path: Path, overrides: Mapping[str, object], *, strict: bool) -> C
     """What a file configures, if it configures any model."""
     config = load_config(path, overrides=overrides, strict=strict)
     if not config.profiles:
-        raise ConfigError((f"{path}: {NO_MODEL}",), hint="mtpd check looks at everything")
+        lost = not_honoured(config)  # why none is left
+        raise ConfigError((*lost, f"{path}: {NO_MODEL}"), hint="mtpd check looks at everything")
     return config
 
 

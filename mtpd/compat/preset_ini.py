@@ -12,12 +12,13 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mtpd.compat import hub
 from mtpd.compat.arguments import BUILD, TRUTHY, changed, made_option, replacement
 from mtpd.compat.flag_table import BY_ENV, BY_KEY
 from mtpd.compat.names import profile_name
 from mtpd.compat.overlay import put_list
 from mtpd.compat.remarks import Import, Kind
-from mtpd.compat.settings import put_settings
+from mtpd.compat.settings import hub_name, put_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,8 +153,10 @@ def _put(section: _Section, options: dict[str, Option], into: Import) -> str | N
     """Put a section; the profile that it became, or None."""
     name = _canonical(section.name)
     key = (section.name,)
-    if "model" not in options:
-        message = "names no file with 'model', and mtpd downloads nothing: it is left out"
+    cached = f"{hub.SCHEME}{section.name}"
+    named = "model" in options or hub_name(options) is not None
+    if not named and hub.parse(cached) is None:
+        message = "names no file with 'model' and no repository: it is left out"
         into.remark(Kind.NOT_HONOURED, section.line, key, message)
         return None
     aliases: list[str] = []
@@ -162,6 +165,8 @@ def _put(section: _Section, options: dict[str, Option], into: Import) -> str | N
     into.lines[at], into.keys[at] = section.line, key
     if aliases:
         into.put((*at, "aliases"), aliases, line=section.line, key=key)
+    if not named:  # a section for what the router finds in the cache
+        into.put((*at, "model"), cached, line=section.line, key=key)
     put_settings(options, at, into)
     return profile
 

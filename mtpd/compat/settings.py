@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mtpd.compat import hub
 from mtpd.compat.drafter import put_drafter
 from mtpd.compat.remarks import Kind, shortened
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from mtpd.compat.arguments import Option
     from mtpd.compat.remarks import Import
 
-__all__ = ["put_settings"]
+__all__ = ["hub_name", "put_settings"]
 
 ALL_LAYERS = 99
 """This many layers or more mean all of them, as ``mtpd.engine.command`` writes it."""
@@ -81,6 +82,18 @@ def put_settings(options: Mapping[str, Option], at: tuple[str, ...], into: Impor
     _Profile(options, at, into).put()
 
 
+def hub_name(options: Mapping[str, Option]) -> str | None:
+    """What a profile calls the model of ``-hf`` and ``-hff``; None where none is named."""
+    repo, file = options.get("hf-repo"), options.get("hf-file")
+    if repo is None or repo.value is None:
+        return None
+    written = repo.value
+    if file is not None and file.value is not None:
+        written = f"{written.partition(':')[0]}:{file.value}"
+    name = f"{hub.SCHEME}{written}"
+    return None if hub.parse(name) is None else name
+
+
 class _Profile:
     def __init__(self, options: Mapping[str, Option], at: tuple[str, ...], into: Import) -> None:
         self.rest = dict(options)
@@ -133,6 +146,7 @@ class _Profile:
     def model(self) -> None:
         option = self.rest.pop("model", None)
         if option is None or option.value is None:
+            self.of_a_repository()
             return
         self.set("model", option.value, option)
         if not option.value.startswith(("/", "~", "bundled:")):
@@ -140,6 +154,17 @@ class _Profile:
                 f"{option.value!r} is looked for beside this file, not in the working directory"
             )
             self.tell(Kind.CHANGED, option, message)
+
+    def of_a_repository(self) -> None:
+        """A model without a file: the one that llama-server would have downloaded."""
+        name = hub_name(self.rest)
+        if name is None:
+            return
+        self.rest.pop("hf-file", None)
+        option = self.rest.pop("hf-repo")
+        self.set("model", name, option)
+        message = "mtpd downloads nothing: the file that is in the cache already is served"
+        self.tell(Kind.CHANGED, option, message, about="model")
 
     def context(self) -> None:
         option = self.rest.get("ctx-size")

@@ -10,7 +10,7 @@ from mtpd.compat.arguments import Source, from_environment, parse
 from mtpd.compat.names import is_alias, profile_name
 from mtpd.compat.overlay import overlay, put_list
 from mtpd.compat.remarks import Kind, as_table
-from mtpd.compat.settings import put_settings
+from mtpd.compat.settings import hub_name, put_settings
 from mtpd.compat.swap_keys import MODEL_KEYS, is_empty
 from mtpd.compat.swap_table import Given, SwapTable
 
@@ -144,8 +144,8 @@ class _Model(SwapTable):
         place = Source((*self.at, "cmd"), self.line("cmd"), self.word_lines())
         options, variables = from_environment(self.variables(command))
         options |= parse(command.words, place, self.into)
-        if "model" not in options and not has_model:
-            message = "names no file with -m, and mtpd downloads nothing: this model is left out"
+        if "model" not in options and not has_model and hub_name(options) is None:
+            message = "names no file with -m and no repository with -hf: this model is left out"
             self.tell(Kind.NOT_HONOURED, message, "cmd")
             return None
         at = self.named()

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mtpd.compat.hub import SCHEME
 from mtpd.config.checks import Listen, parse_host, parse_listen, parse_origin
 from mtpd.config.data import bundled_model
 from mtpd.config.filters import build_filters
@@ -136,7 +137,9 @@ def _binary(text: str, origins: Origins) -> str:
 
 
 def _absolute(text: str, key: KeyPath, origins: Origins) -> str:
-    """A path relative to the file that names it; a bundled model's own path."""
+    """A path relative to the file that names it; a bundled model's own path; or as it is."""
+    if text.startswith(SCHEME):
+        return text  # of a repository, and not there
     if text.startswith(_BUNDLED):
         return str(bundled_model(text.removeprefix(_BUNDLED)))
     origin = origins.find(key)

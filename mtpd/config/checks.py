@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mtpd.compat import hub
 from mtpd.config.filters import check_filters
 from mtpd.config.model import ENGINE_ENV_RULE, may_set_for_engine
 from mtpd.config.opaque import check_kind
@@ -189,6 +190,8 @@ def _model(path: Path, name: str, model: ModelTable) -> Iterator[Finding]:
         return
     file = model.model or ""
     yield from _path((*path, "model"), file)
+    if file.startswith(hub.SCHEME) and hub.parse(file) is None:
+        yield (*path, "model"), f"must be 'hf:OWNER/NAME' or 'hf:OWNER/NAME:QUANT', not {file!r}"
     bundled = file.removeprefix("bundled:")
     if bundled != file and not _NAME.fullmatch(bundled):
         yield (*path, "model"), f"{file!r} must name a file that comes with mtpd"

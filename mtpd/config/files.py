@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mtpd.compat import hub
 from mtpd.config.locate import dotted
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ def _named(profile: Profile) -> tuple[tuple[tuple[str, ...], str], ...]:
 
 def unreadable(text: str) -> str | None:
     """Why the file at this path cannot be a model, as a predicate; None where it may be one."""
+    model = hub.parse(text)
+    if model is not None:
+        return model.missing
     path = Path(text)
     try:
         if path.is_dir():

@@ -15,10 +15,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mtpd.compat import hub
 from mtpd.compat.remarks import Kind, Remark, as_table
 from mtpd.config.build import build, build_hardware, build_workload
 from mtpd.config.checks import check_hardware, check_root, check_workload, did_you_mean
 from mtpd.config.data import profiles_dir
+from mtpd.config.hub import find_cached
 from mtpd.config.layers import Origin, Origins, Problem, Tree, merge, mount, nest
 from mtpd.config.locate import dotted, parse_key
 from mtpd.config.origins import leaves
@@ -29,7 +31,7 @@ from mtpd.config.validate import Validation
 from mtpd.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from mtpd.config.locate import Path as KeyPath
     from mtpd.config.model import Config, HardwareProfile, Workload
@@ -54,7 +56,7 @@ def load(
             the defaults and the shipped profiles.
         overrides: Dotted key path (``server.listen``) to value, from the command line;
             None as a value means that the option was not given.
-        environment: For ``${env.X}`` in a file of llama-swap.
+        environment: For ``${env.X}`` in a file of llama-swap, and where downloads are cached.
 
     Raises:
         ConfigError: With every problem that was found.
@@ -71,6 +73,7 @@ class _Loading:
         overrides: Mapping[str, object],
         environment: Mapping[str, str],
     ) -> None:
+        self.environment = environment
         user = (path.parent / "profiles",) if path is not None else ()
         self.places = (*user, profiles_dir())
         self.foreign = is_foreign(path)
@@ -110,12 +113,37 @@ class _Loading:
             workloads=workloads,
             sources=tuple(self.sources),
         )
+        config = self.with_cached(config)
         return replace(
             config,
             origins=self.told_origins(config),
             remarks=self.remarks(config),
             tokens=() if self.main is None else self.main.tokens,
         )
+
+    def with_cached(self, config: Config) -> Config:
+        """The configuration with the files of models that are named by their repository."""
+        found = {
+            name: str(path)
+            for name, profile in config.profiles.items()
+            if (model := hub.parse(profile.model)) is not None
+            and (path := find_cached(model, self.environment)) is not None
+        }
+        profiles = {
+            name: replace(profile, model=found.get(name, profile.model))
+            for name, profile in config.profiles.items()
+        }
+        return replace(config, profiles=MappingProxyType(profiles))
+
+    def not_cached(self, config: Config) -> Iterator[Remark]:
+        """Models that are named by their repository, and are not there."""
+        for name, profile in config.profiles.items():
+            model, at = hub.parse(profile.model), self.origins.find(("models", name, "model"))
+            if model is not None and at is not None:
+                message = f"{profile.model} {model.missing}"
+                yield Remark(
+                    kind=Kind.NOT_HONOURED, file=at.file, line=at.line, key=at.path, message=message
+                )
 
     def remarks(self, config: Config) -> tuple[Remark, ...]:
         """What is told of a file of another program; nothing of ``mtpd.toml``."""
@@ -126,7 +154,7 @@ class _Loading:
             message = f"{beside} belongs to an mtpd.toml: no profile of a model there takes part"
             self.note(("profiles", "models"), message)
         told = in_force(self.main.remarks, dict(leaves(config)), self.origins.at)
-        return (*told, *self.notes)
+        return (*told, *self.not_cached(config), *self.notes)
 
     def takes_part(self, kind: str, name: str, source: Source) -> None:
         """Tell of a profile that is joined with a file of another program."""

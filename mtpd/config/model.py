@@ -222,7 +222,7 @@ class Profile:
     Attributes:
         name: What clients ask for.
         model: Path of the GGUF; its existence is checked at start, not at load. "" exactly
-            where ``opaque`` is set.
+            where ``opaque`` is set, and ``hf:...`` of a repository that is not downloaded.
         opaque: What is started in place of llama-server, or None.
         aliases: Other names for it, ``served_as`` among them.
         tags: Facts a pool may require, e.g. "uncensored".

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mtpd.compat import hub
 from mtpd.config.diff import engine_settings
 from mtpd.engine import command, gguf, opaque
 from mtpd.engine.fingerprint import FileIdentity, Fingerprint, fingerprint, identify
@@ -238,6 +239,10 @@ class LaunchPlanner:
         return TcpEndpoint("127.0.0.1", self._free_port(), api_key=token)
 
     def _identity(self, path: str, profile: str) -> FileIdentity:
+        model = hub.parse(path)
+        if model is not None:
+            msg = f"the model file of {profile}, {path}, {model.missing}"
+            raise EngineError(msg, failure=FailureClass.CONFIG)
         file = Path(path)
         try:
             found = file.stat()

@@ -238,10 +238,10 @@ def test_env_before_the_command_sets_variables() -> None:
 
 
 def test_a_model_without_a_file_is_left_out_and_told() -> None:
-    made = swap("models:\n  m:\n    cmd: llama-server --port ${PORT} -hf org/x\n")
+    made = swap("models:\n  m:\n    cmd: llama-server --port ${PORT} -hf x\n")
     assert "models" not in made.tree
     assert told(made) == [
-        "3: models.m.cmd: names no file with -m, and mtpd downloads nothing: this model is left out"
+        "3: models.m.cmd: names no file with -m and no repository with -hf: this model is left out"
     ]
     made = swap(
         "models:\n  m:\n    cmd: llama-server --port ${PORT} -hf org/x\n"
