@@ -17,9 +17,13 @@ from mtpd.proxy.outcomes import UpstreamLostError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["BEFORE", "Answer", "Taker"]
+__all__ = ["BEFORE", "MAX_BETWEEN_BYTES", "Answer", "Taker"]
 
-FINAL = 200
+INTERIM, FINAL = 100, 200
+MAX_BETWEEN_BYTES = 1024 * 1024
+"""Of heads, trailers and frames without a byte of a body; the parser would hold a header of any
+length."""
+
 BEFORE = "the engine hung up before it answered"
 WITHIN = "the engine broke off in the middle of its response"
 GARBLED = "the engine answered something that is not HTTP"
@@ -58,6 +62,7 @@ class Answer(asyncio.BufferedProtocol):
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._body: list[bytes] = []
+        self._between = 0
         self._take: Callable[[bytes], bool] | None = None
         self._whole, self._lost = False, ""
         self._stirred, self._room = asyncio.Event(), asyncio.Event()
@@ -170,9 +175,12 @@ class Answer(asyncio.BufferedProtocol):
         """Parse what was read, and hand the body on if somebody takes it."""
         if self.over:
             return
+        self._between += nbytes
         try:
             self._parser.feed_data(self._buffer[:nbytes])
-        except httptools.HttpParserError:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self.lose(GARBLED)  # nobody has asked for another protocol either
+        if self._between > MAX_BETWEEN_BYTES:
             self.lose(GARBLED)
         if self._body and (self._take is None or not self._take(self._held())):
             self._take = None
@@ -202,11 +210,17 @@ class Answer(asyncio.BufferedProtocol):
     def _declared(self) -> bool:
         return "content-length" in self.headers or "transfer-encoding" in self.headers
 
+    def _readable(self) -> bool:
+        """No coding but chunks is undone here, and clients would not learn of another."""
+        return self.headers.get("transfer-encoding", "chunked").strip().lower() == "chunked"
+
     # What the parser calls ------------------------------------------------------------
 
     def on_status(self, status: bytes) -> None:
-        """Keep the reason."""
-        self.reason = status.decode("latin-1")
+        """Keep the reason, unless a client could not be told it."""
+        if not self.status:
+            told = status.decode("latin-1")
+            self.reason = told if told.isprintable() else ""
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; those that follow the body are of no use to anybody."""
@@ -215,17 +229,24 @@ class Answer(asyncio.BufferedProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is here, unless it is one of those that only announce another (1xx)."""
+        if self.status:
+            return
         status = self._parser.get_status_code()
-        if status < FINAL:
+        if INTERIM <= status < FINAL:
             self.headers.clear()
+            return
+        if status < INTERIM or not self._readable():
+            self.lose(GARBLED)
             return
         self.status = status
         self._whole = self._bodiless
         self._stirred.set()
 
     def on_body(self, body: bytes) -> None:
-        """Keep a piece until the read is parsed."""
-        self._body.append(body)
+        """Keep a piece until the read is parsed; what follows a whole response is nobody's."""
+        if not self.over:
+            self._body.append(body)
+            self._between = 0
 
     def on_message_complete(self) -> None:
         """The response is whole."""

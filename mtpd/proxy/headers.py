@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["is_json", "served_by", "to_client", "to_engine"]
 
 _TO_ENGINE = ("Accept", "Content-Type")
-_TO_CLIENT = ("Content-Type", "Content-Length", "Cache-Control", "Retry-After")
+_TO_CLIENT = (
+    *("Content-Type", "Content-Length", "Cache-Control", "Retry-After"),
+    "Content-Encoding",  # other programs compress what nobody wants compressed
+)
 
 WHY_LENGTH = 500
 """Characters of a reason that a header shows: all headers share a client's limit of 8 KiB."""

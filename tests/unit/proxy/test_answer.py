@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from mtpd.proxy.answer import BEFORE, GARBLED, WITHIN
+from mtpd.proxy.answer import BEFORE, GARBLED, MAX_BETWEEN_BYTES, WITHIN
 from mtpd.proxy.outcomes import UpstreamLostError
 from tests.fakes.wire import answered
 
@@ -95,6 +95,19 @@ async def test_what_follows_a_whole_response_is_nobodys() -> None:
     assert [await answer.chunk(), await answer.chunk()] == [b"abcde", b""]
 
 
+@pytest.mark.parametrize("first", [FIVE + b"abcde", CHUNKED + b"5\r\nabcde\r\n0\r\n\r\n"])
+async def test_a_second_response_in_the_same_read_changes_nothing(first: bytes) -> None:
+    answer, _ = answered(first + b"HTTP/1.1 418 Other\r\nContent-Length: 5\r\n\r\nother")
+    assert (answer.status, answer.reason) == (200, "OK")
+    assert [await answer.chunk(), await answer.chunk()] == [b"abcde", b""]
+
+
+@pytest.mark.parametrize("reason", [b"O\x01K", b"O\x7fK"])
+async def test_a_reason_that_no_client_may_be_told_is_left_out(reason: bytes) -> None:
+    answer, _ = answered(b"HTTP/1.1 200 " + reason + b"\r\nContent-Length: 0\r\n\r\n")
+    assert (answer.status, answer.reason, answer.over) == (200, "", True)
+
+
 async def test_a_body_of_no_declared_length_ends_with_the_connection() -> None:
     answer, wire = answered(OK + b"\r\nabc")
     wire.end()
@@ -124,12 +137,38 @@ async def test_a_connection_that_ends_too_early_loses_the_response_behind_what_h
         await answer.chunk()
 
 
-async def test_what_is_not_http_is_given_up_at_once() -> None:
-    answer, wire = answered(b"SSH-2.0-OpenSSH_9.2\r\n")
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"HTTP/1.1 101 Other\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nxy",
+        b"HTTP/1.1 099 Less\r\nContent-Length: 2\r\n\r\nok",
+        OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n2\r\nxy\r\n0\r\n\r\n",
+        OK + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nxy\r\n0\r\n\r\n",
+    ],
+)
+async def test_what_cannot_be_passed_on_is_given_up_at_once(said: bytes) -> None:
+    answer, wire = answered(said)
     assert wire.closed
     await answer.begun()
     with pytest.raises(UpstreamLostError, match=GARBLED):
         answer.must_have_begun()
+
+
+@pytest.mark.parametrize(
+    "begun", [OK + b"X-Long: ", CHUNKED + b"2\r\nok\r\n0\r\nX-Long: ", CHUNKED + b"2;x="]
+)
+async def test_a_header_without_end_is_given_up_and_not_kept(begun: bytes) -> None:
+    answer, wire = answered(begun)
+    if b"ok" in begun:
+        assert await answer.chunk() == b"ok"
+    wire.resume_reading()
+    for _ in range(MAX_BETWEEN_BYTES // 1024):
+        assert not wire.closed
+        wire.feed(b"a" * 1024)
+    wire.feed(b"a" * 1024)
+    assert wire.closed
+    assert answer.over
 
 
 async def test_nothing_more_is_read_before_somebody_takes_what_has_come() -> None:
