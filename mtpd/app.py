@@ -129,7 +129,6 @@ async def daemon(
         )
         bus = Bus(boot=uuid.uuid4().hex[:12], clock=clock)
         stack.callback(bus.close)
-        live = LiveConfig(config)
         house = House(
             live,
             directories,

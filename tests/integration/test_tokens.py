@@ -25,7 +25,7 @@ from mtpd.config.data import bundled_model
 from mtpd.errors import EXIT_CONFIG, ConfigError, MtpdError
 from mtpd.store.token_file import TokenFile
 from tests.fakes.clock import FakeClock
-from tests.fakes.house import daemon_at, home, run_operation
+from tests.fakes.house import Home, daemon_at, home, run_operation
 from tests.fakes.script import Script
 from tests.fakes.serve import processes_of, serve
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from mtpd.app import Daemon
-    from tests.fakes.house import Home
 
 ASK = {"model": "alpha", "prompt": "x", "n_predict": 3}
 STATUS, UNLOAD = "/mtpd/v1/status", "/mtpd/v1/unload"
@@ -261,6 +260,34 @@ async def test_the_tokens_of_llama_swap_are_those_of_the_daemon() -> None:
                 assert await status_of(client, "GET", "/unload", "sk-canary") == 403
             assert await daemon.end(signal.SIGTERM) == 0
     assert b"canary" not in daemon.log
+
+
+class OfLlamaSwap(Home):
+    """Is configured by a file of llama-swap."""
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.yaml"
+
+    def write(self, key: str) -> None:
+        self.config.write_text(
+            f"apiKeys: [sk-{key}]\nmodels:\n  alpha:\n"
+            f"    cmd: llama-server --port ${{PORT}} -m {bundled_model('tiny-chained.gguf')}\n"
+            f"mtpd:\n  engine: {{binary: {self.root / 'llama-server'}}}\n"
+            '  server: {listen: "127.0.0.1:0"}\n'
+        )
+
+
+async def test_a_key_that_was_taken_out_of_the_file_opens_nothing_once_that_is_read_again() -> None:
+    async with home() as made_home:
+        place = OfLlamaSwap(made_home.root)
+        place.write("first")
+        async with daemon_at(place) as (running, client):
+            assert await status_of(client, "GET", "/v1/models", "sk-first") == 200
+            place.write("second")
+            await run_operation(running, await running.control.reload(idempotency_key=None))
+            assert await status_of(client, "GET", "/v1/models", "sk-first") == 401
+            assert await status_of(client, "GET", "/v1/models", "sk-second") == 200
 
 
 async def test_beyond_the_loopback_nothing_starts_without_a_token() -> None:
