@@ -151,7 +151,14 @@ class IdleUnloader:
             self._stopping.discard(profile)
             self.look()
         for decision in made:
+            await self._keep(decision, outcome)
+
+    async def _keep(self, decision: DecisionView, outcome: str) -> None:
+        """Write down what became of a decision; where that fails, the next one may be kept."""
+        try:
             await self._journal.outcome(decision.id, outcome)
+        except MtpdError as error:
+            log.warning("ttl.not_kept", decision=decision.id, outcome=outcome, error=str(error))
 
     def _put_off(self, profile: str) -> None:
         """What could not be unloaded is tried again after another such time, not at once."""

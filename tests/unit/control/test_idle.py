@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sqlite3
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -69,15 +71,31 @@ async def undescribed(_profile: str, _fingerprint: str) -> dict[str, Json] | Non
     return None
 
 
+@dataclass
+class Disk:
+    """Takes so many more writes, then is full."""
+
+    left: float = math.inf
+
+    def hit(self, point: str) -> None:
+        if point == "store.before_commit":
+            self.left -= 1
+            if self.left < 0:
+                msg = "database or disk is full"
+                raise sqlite3.OperationalError(msg)
+
+
 @asynccontextmanager
-async def desk(folder: Path) -> AsyncIterator[Desk]:
+async def desk(folder: Path, disk: Disk | None = None) -> AsyncIterator[Desk]:
     held: list[IdleUnloader] = []
 
     def asking(name: str) -> AbstractContextManager[None]:
         return held[0].asking(name)
 
     bench = Bench(asking=asking)
-    async with await Database.open(folder / "state.sqlite3", bench.clock) as db:
+    async with await Database.open(
+        folder / "state.sqlite3", bench.clock, faults=disk or Disk()
+    ) as db:
         journal = Journal(db=db, clock=bench.clock)
         recorder = StoreRecorder(
             measurements=Measurements(db=db, clock=bench.clock),
@@ -175,3 +193,18 @@ async def test_an_engine_that_cannot_be_stopped_is_told(tmp_path: Path) -> None:
         told = await made.only()
         assert told.outcome is not None
         assert told.outcome.startswith("failed: ")
+
+
+async def test_a_disk_that_is_full_before_the_outcome_is_kept_ends_nothing(tmp_path: Path) -> None:
+    disk = Disk()
+    async with desk(tmp_path, disk) as made:
+        await made.load("a")
+        disk.left = 1  # the decision, and not its outcome
+        made.wait(301.0)
+        await until(lambda: not made.bench.serving() and disk.left < 0)
+        disk.left = math.inf
+        await made.load("c")
+        made.wait(6.0)
+        await until(lambda: not made.bench.serving())
+        kept = {one.subject: one.outcome for one in await made.decisions()}
+        assert kept["a"] is None
