@@ -173,6 +173,7 @@ class Front:
                 return self._own(await props(self._board, passed.profile))
             if endpoint is None:
                 return self._own(replies.not_open(request.method, passed.target))
+        conditions = self._conditions(passed.profile)  # a reload may take it away meanwhile
         with self._bodies.counted() as buffer:
             body = await self._body_for(endpoint, request, buffer)
             if isinstance(body, web.Response):
@@ -184,7 +185,7 @@ class Front:
                 payload=Whole(body),
                 dialect=Dialect.PLAIN if endpoint is None else endpoint.dialect,
                 light=endpoint is not None and endpoint.light,
-                conditions=self._conditions(passed.profile),
+                conditions=conditions,
                 why=passed.why,
             )
             return await self._carrier.carry(request, passed.profile, order)

@@ -19,6 +19,8 @@ from tests.fakes.house import daemon_at, home, run_operation
 from tests.fakes.script import Script
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     import aiohttp
 
     from mtpd.app import Daemon
@@ -345,3 +347,27 @@ async def test_who_waits_for_a_model_that_is_taken_away_is_told_so() -> None:
                 await applied(running)
             await stream.content.read()
         assert found == [(404, "beta was taken out of the configuration")]
+
+
+async def test_a_model_that_is_taken_away_while_a_body_arrives_is_told_to_its_client() -> None:
+    async with home() as place, daemon_at(place) as (running, client):
+        begun = anyio.Event()
+        taken = anyio.Event()
+
+        async def body() -> AsyncIterator[bytes]:
+            yield b'{"prompt": '
+            begun.set()
+            await taken.wait()
+            yield b'"x"}'
+
+        async def take_away() -> None:
+            await begun.wait()
+            drop(place, "beta")
+            await applied(running)
+            taken.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(take_away)
+            async with client.post("/upstream/beta/completion", data=body()) as reply:
+                answer = await reply.json()
+        assert (reply.status, answer["error"]["code"]) == (404, "model_not_found")
