@@ -77,7 +77,7 @@ class Residencies:
     ) -> None:
         self._config, self._planner, self._memory = config, planner, memory
         self._measurements, self._seating = measurements, seating
-        self.needs, machine = Needs(), HostProvider()
+        self._device, self.needs, machine = card.key, Needs(), HostProvider()
         self.keeper = CardKeeper(sampler, clock=clock, needs=self.needs) if card.is_gpu else None
         self.host = HostKeeper(self.needs, memory=machine.memory, processes=partial(_own, machine))
         self.feasible = Feasibility(self._room_bytes, self._free_bytes)
@@ -95,7 +95,7 @@ class Residencies:
         for row in await ledger.judged_arms():
             self.feasible.note(row.fingerprint, row.arm, _verdict(row))
         for row in await ledger.measured_arms():
-            if row.taken_bytes is not None:
+            if row.taken_bytes is not None and row.device == self._device:
                 self.needs.note(row.fingerprint, row.arm, row.taken_bytes)
         if self.keeper is not None:
             for profile in self._config.profiles.values():

@@ -116,8 +116,7 @@ class Watch:
             found = rejudge(self._by_speed(life, verdict, record_tps), ready=ready, now=now)
             row = row + 1 if found.label != verdict.label else 0
             if row >= LOOKS:
-                there, took = room(life.before, now), verdict.taken_bytes
-                verdict, row = replace(found, room_bytes=there, taken_bytes=took), 0
+                verdict, row = replace(found, room_bytes=room(life.before, now)), 0
                 self._post(Judged(start=life.start, verdict=verdict))
             if creep.add(now):
                 self._creeps(life, creep)

@@ -45,6 +45,7 @@ def test_a_flag_of_the_engine_changes_the_model_and_is_told_with_its_line() -> N
 def test_names_and_facts_need_no_other_engine() -> None:
     for changed in (
         with_alpha(aliases=("first",)),
+        with_alpha(vram_mib=700),
         with_alpha(tags=("uncensored",)),
         with_alpha(drafter=replace(ALPHA.drafter, max_depth=2)),
     ):

@@ -117,3 +117,11 @@ def test_a_program_that_is_not_there_is_a_problem_of_its_files(tmp_path: Path) -
     assert file_problems(loaded(tmp_path, HEAD + COMMAND)) == ()
     (problem,) = file_problems(loaded(tmp_path, HEAD + COMMAND.replace("bin/w", "no-w")))
     assert problem.endswith("no-whisper-server is not on the PATH")
+
+
+def test_memory_may_be_declared_of_any_model(tmp_path: Path) -> None:
+    text = HEAD + COMMAND + '[models.m]\nmodel = "/m.gguf"\nvram_mib = 700\n'
+    profiles = loaded(tmp_path, text).profiles
+    assert (profiles["w"].vram_mib, profiles["m"].vram_mib) == (None, 700)
+    (problem,) = told(tmp_path, '[models.m]\nmodel = "/m.gguf"\nvram_mib = -1\n')
+    assert problem.startswith("3: models.m.vram_mib: ")

@@ -23,11 +23,11 @@ from mtpd.store.db import Database
 from mtpd.store.ledger import Ledger
 from mtpd.store.samples import Measurements
 from mtpd.types import UnixEndpoint, Verdict
-from mtpd.units import HOST, MIB, EngineId
+from mtpd.units import HOST, MIB, DeviceKey, EngineId
 from tests.fakes.clock import FakeClock
 from tests.fakes.values import observation
 from tests.unit.control.made import BINARY, config, profile
-from tuner.types import Evicted, Resident, Spilled
+from tuner.types import Evicted, Host, Resident, Spilled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -85,19 +85,31 @@ class Rig:
     def digest(self) -> str:
         return self.planner.fingerprint(self.profile).digest
 
-    async def started(self, depth: int, residency: Residency, *, digest: str = "") -> None:
+    async def started(
+        self,
+        depth: int,
+        residency: Residency,
+        *,
+        digest: str = "",
+        device: DeviceKey = HOST,
+        taken_bytes: int | None = None,
+    ) -> None:
         self.starts += 1
         name = EngineId(f"e{self.starts}")
         await self.ledger.intend(
             name,
             profile="alpha",
-            device=HOST,
+            device=device,
             arm=self.profile.arm(depth),
             argv_digest="a",
             endpoint=UnixEndpoint("/x.sock"),
             fingerprint=digest or self.digest,
         )
-        verdict = Verdict(residency=residency, reason="1 layer of the model runs on the CPU")
+        verdict = Verdict(
+            residency=residency,
+            reason="1 layer of the model runs on the CPU",
+            taken_bytes=taken_bytes,
+        )
         await self.ledger.judged(name, verdict)
 
 
@@ -128,6 +140,24 @@ async def test_another_fingerprint_knows_nothing_of_it(tmp_path: Path) -> None:
         await r.started(3, Evicted(1), digest="of another binary")
         await r.made.restore(r.ledger)
         assert r.made.instead(MODEL, MODEL.arm(3)) is None
+
+
+async def test_what_earlier_lives_measured_holds_for_its_fingerprint_depth_and_device(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as r:
+        await r.started(1, Host(), taken_bytes=10 * MIB)
+        await r.started(1, Host(), taken_bytes=20 * MIB)
+        await r.started(1, Host())
+        await r.started(2, Host(), taken_bytes=30 * MIB, device=DeviceKey("0000:03:00.0"))
+        await r.started(3, Host(), taken_bytes=40 * MIB, digest="of another binary")
+        await r.made.restore(r.ledger)
+        assert [r.made.needs.of(r.digest, MODEL.arm(depth)) for depth in range(4)] == [
+            None,
+            20 * MIB,
+            None,
+            None,
+        ]
 
 
 async def test_where_offload_is_accepted_nothing_is_replaced(tmp_path: Path) -> None:
