@@ -9,6 +9,7 @@ from mtpd.config.data import bundled_model
 from mtpd.config.model import BudgetConfig, Opaque
 from mtpd.control.account import MemoryAccount
 from mtpd.control.shapes import DeviceBudget, MemoryPlanner
+from mtpd.engine.gguf import read_header
 from mtpd.gpu.card import Card
 from mtpd.gpu.host import HostMemory, HostProvider
 from mtpd.gpu.layered import LayeredProvider
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from mtpd.config.model import Profile
 
 ALPHA = profile("alpha", model=str(bundled_model("tiny-chained.gguf")))
-ALPHA_BYTES = bundled_model("tiny-chained.gguf").stat().st_size
+TENSORS_BYTES = sum(one.n_bytes for one in read_header(bundled_model("tiny-chained.gguf")).tensors)
 HEADROOM = 100 * MIB
 
 
@@ -114,10 +115,8 @@ async def test_what_was_measured_counts_before_what_is_predicted(tmp_path: Path)
 
 async def test_without_a_card_the_mapped_file_is_added_to_what_is_its_own(tmp_path: Path) -> None:
     made = account(tmp_path, measured=5 * MIB, host=Keeper(held=7 * MIB))
-    need = count(await made.need(plan()), Source.MEASURED)
-    file_bytes = ALPHA_BYTES
-    assert 0 < file_bytes - (need - 5 * MIB) < 16 * MIB, "its tensors, without the header"
-    assert count(made.held(plan()), Source.MEASURED) == need + 2 * MIB
+    assert await made.need(plan()) == Need(5 * MIB + TENSORS_BYTES, Source.MEASURED)
+    assert made.held(plan()) == Need(7 * MIB + TENSORS_BYTES, Source.MEASURED)
 
 
 async def test_a_start_needs_more_than_the_room_in_which_it_did_not_fit(tmp_path: Path) -> None:
@@ -182,10 +181,8 @@ async def test_without_a_card_mapped_model_files_are_not_free(tmp_path: Path) ->
     nothing = await made.free([])
     assert nothing == 4_000 * MIB - HEADROOM
     one = await made.free([plan()])
-    assert isinstance(one, int)
-    mapped = nothing - one
-    assert 0 < ALPHA_BYTES - mapped < 16 * MIB, "although nobody had read its header before"
-    assert await made.free([plan(), plan()]) == nothing - 2 * mapped
+    assert one == nothing - TENSORS_BYTES, "although nobody had read its header before"
+    assert await made.free([plan(), plan()]) == nothing - 2 * TENSORS_BYTES
 
 
 async def test_what_an_engine_holds_is_measured_or_predicted_or_not_known(tmp_path: Path) -> None:
