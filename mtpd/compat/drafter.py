@@ -19,6 +19,9 @@ KINDS = {
     "draft-simple": "draft-model",
     "draft-eagle3": "eagle3",
     "ngram-simple": "ngram",
+    "ngram-map-k": "ngram-map-k",
+    "ngram-map-k4v": "ngram-map-k4v",
+    "ngram-mod": "ngram-mod",
     "draft-mtp-adaptive": "adaptive",
 }
 """``--spec-type`` to the drafter's name in a profile."""
@@ -29,7 +32,12 @@ DEFAULT_DEPTH = 3
 _MAX_DEPTH = 16
 _NEED_FILE = frozenset({"draft-model", "eagle3"})
 _TAKE_FILE = _NEED_FILE | {"mtp-file"}
-_DEPTHS = {"ngram": "spec-ngram-simple-size-m"}
+_DEPTHS = {
+    "ngram": "spec-ngram-simple-size-m",
+    "ngram-map-k": "spec-ngram-map-k-size-m",
+    "ngram-map-k4v": "spec-ngram-map-k4v-size-m",
+    "ngram-mod": "spec-ngram-mod-n-max",
+}
 
 
 def put_drafter(
@@ -97,7 +105,8 @@ class _Drafter:
             return "draft-model"
         words = [word.strip() for word in (chosen.value or "").split(",")]
         known = [KINDS[word] for word in words if word in KINDS]
-        kind = known[0] if known else "none"
+        # Drafts of a head or a model are what the others are mixed in with.
+        kind = min(known, key=lambda one: one.startswith("ngram"), default="none")
         if len(known) != len(words) or len(words) > 1:
             message = f"of {chosen.value!r} mtpd can drive one drafter at a time: {kind}"
             self.tell(Kind.NOT_HONOURED, chosen, message)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from mtpd.compat.hub import SCHEME
 from mtpd.config.checks import Listen, parse_host, parse_listen, parse_origin
 from mtpd.config.data import bundled_model
+from mtpd.config.drafters import variant_names, variants, with_variants
 from mtpd.config.filters import build_filters
 from mtpd.config.model import (
+    SIMPLE,
     BodyLimits,
     BudgetConfig,
     Config,
@@ -68,6 +70,22 @@ def build(
     sources: tuple[str, ...],
 ) -> Config:
     """Make the configuration; the tables have passed every check."""
+    variants_of = {
+        name: tuple(variant for _, variant in variant_names(name, model))
+        for name, model in root.models.items()
+        if model.drafters
+    }
+    profiles = {
+        one.name: one
+        for name, model in root.models.items()
+        for one in _profiles(name, model, origins)
+    }
+    pools, groups = with_variants(
+        {name: _pool(name, pool) for name, pool in root.pools.items()},
+        {name: _group(name, table) for name, table in root.groups.items()},
+        profiles,
+        variants_of,
+    )
     return Config(
         server=_server(root.server, origins),
         engine=EngineConfig(
@@ -88,11 +106,9 @@ def build(
             min_dwell_s=root.tuning.min_dwell_s,
             max_restarts_per_day=root.tuning.max_restarts_per_day,
         ),
-        pools=MappingProxyType({name: _pool(name, pool) for name, pool in root.pools.items()}),
-        groups=MappingProxyType({name: _group(name, table) for name, table in root.groups.items()}),
-        profiles=MappingProxyType(
-            {name: _profile(name, model, origins) for name, model in root.models.items()}
-        ),
+        pools=MappingProxyType(pools),
+        groups=MappingProxyType(groups),
+        profiles=MappingProxyType(profiles),
         hardware=hardware,
         workloads=MappingProxyType(dict(workloads)),
         sources=sources,
@@ -168,6 +184,17 @@ def _group(name: str, table: GroupTable) -> Group:
     )
 
 
+def _profiles(name: str, table: ModelTable, origins: Origins) -> tuple[Profile, ...]:
+    """A model's profile, or one per drafter where several are listed."""
+    profile = _profile(name, table, origins)
+    if not table.drafters:
+        return (profile,)
+    named = zip(variant_names(name, table), table.drafters, strict=True)
+    return variants(
+        profile, {variant: _drafter(drafter, at, origins) for (at, variant), drafter in named}
+    )
+
+
 def _profile(name: str, table: ModelTable, origins: Origins) -> Profile:
     at = ("models", name)
     return Profile(
@@ -228,8 +255,10 @@ def _program(words: Sequence[str], at: KeyPath, origins: Origins) -> str:
 
 
 def _drafter(table: DrafterTable, at: KeyPath, origins: Origins) -> DrafterConfig:
+    kind, _, ngram = table.kind.partition("ngram-")
     return DrafterConfig(
-        kind=Drafter(table.kind),
+        kind=Drafter(kind or Drafter.NGRAM),
+        ngram=ngram or SIMPLE,
         max_depth=table.max_depth,
         depth=table.depth,
         p_min=table.p_min,

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mtpd.compat import hub
+from mtpd.config.drafters import check_drafters, variant_names
 from mtpd.config.filters import check_filters
 from mtpd.config.model import ENGINE_ENV_RULE, may_set_for_engine
 from mtpd.config.opaque import check_kind
+from mtpd.config.words import check_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -58,7 +60,6 @@ _USUAL_PORTS = {"http": ":80", "https": ":443"}
 _RESERVED = "auto"
 _MAX_PORT = 65_535
 _MIN_SLOT_CONTEXT = 256  # the engine rounds each slot's cells up to a multiple of 256
-_NEEDS_FILE = frozenset({"mtp-file", "draft-model", "eagle3"})
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -125,6 +126,9 @@ def check_root(root: RootTable, *, all_models: frozenset[str]) -> Iterator[Findi
         yield from _model(("models", name), name, model)
     yield from _names(root)
     yield from _reserved(root)
+    yield from _variants(root)
+    drafted = (one for name, model in root.models.items() for one in variant_names(name, model))
+    all_models |= {variant for _, variant in drafted}
     yield from _preload(root, all_models)
     for name, pool in root.pools.items():
         yield from _pool(("pools", name), pool, all_models)
@@ -151,7 +155,7 @@ def _server(server: ServerTable) -> Iterator[Finding]:
         if parse_origin(origin) is None:
             yield ("server", "cors_origins", number), _no_origin(origin)
     if server.control_socket is not None:
-        yield from _path(("server", "control_socket"), server.control_socket)
+        yield from check_path(("server", "control_socket"), server.control_socket)
 
 
 def _no_host(host: str) -> str:
@@ -167,9 +171,9 @@ def _no_origin(origin: str) -> str:
 
 
 def _engine(engine: EngineTable) -> Iterator[Finding]:
-    yield from _path(("engine", "binary"), engine.binary)
+    yield from check_path(("engine", "binary"), engine.binary)
     if engine.tools_dir is not None:
-        yield from _path(("engine", "tools_dir"), engine.tools_dir)
+        yield from check_path(("engine", "tools_dir"), engine.tools_dir)
     for name, value in engine.extra_env.items():
         path = ("engine", "extra_env", name)
         if not may_set_for_engine(name):
@@ -189,7 +193,7 @@ def _model(path: Path, name: str, model: ModelTable) -> Iterator[Finding]:
     if model.kind == "opaque":
         return
     file = model.model or ""
-    yield from _path((*path, "model"), file)
+    yield from check_path((*path, "model"), file)
     if file.startswith(hub.SCHEME) and hub.parse(file) is None:
         yield (*path, "model"), f"must be 'hf:OWNER/NAME' or 'hf:OWNER/NAME:QUANT', not {file!r}"
     bundled = file.removeprefix("bundled:")
@@ -212,40 +216,18 @@ def _model(path: Path, name: str, model: ModelTable) -> Iterator[Finding]:
                 (*path, "tags", number),
                 f"{tag!r} could not be asked for: no commas, and no spaces around it",
             )
-    yield from _drafter((*path, "drafter"), model)
+    yield from check_drafters(path, name, model)
 
 
 def _purpose(path: Path, model: ModelTable) -> Iterator[Finding]:
     if model.pooling is not None and model.purpose != "embedding":
         yield (*path, "pooling"), "needs purpose = 'embedding'"
-    if model.purpose != "text" and model.drafter.kind != "none":
+    drafts = model.drafters or model.drafter.kind != "none"
+    if model.purpose != "text" and drafts:
         yield (
-            (*path, "drafter", "kind"),
+            (*path, "drafters") if model.drafters else (*path, "drafter", "kind"),
             f"must be 'none' where purpose is {model.purpose!r}: no text is drafted",
         )
-
-
-def _drafter(path: Path, model: ModelTable) -> Iterator[Finding]:
-    drafter = model.drafter
-    if drafter.kind == "none":
-        for key, given in (("max_depth", drafter.max_depth), ("depth", drafter.depth)):
-            if given and "kind" in drafter.model_fields_set:
-                yield (*path, key), f"must be 0 where kind is 'none', not {given}"
-            elif given:
-                yield (*path, key), "needs the key 'kind', the drafter: name one, e.g. 'mtp'"
-    elif drafter.max_depth == 0:
-        yield (*path, "max_depth"), f"must be at least 1 where kind is {drafter.kind!r}"
-    if drafter.kind != "none" and drafter.depth is not None and drafter.depth > drafter.max_depth:
-        yield (
-            (*path, "depth"),
-            f"must be at most max_depth ({drafter.max_depth}), not {drafter.depth}",
-        )
-    if drafter.kind in _NEEDS_FILE and drafter.model is None:
-        yield (*path, "kind"), f"{drafter.kind!r} needs the key 'model', the file of the drafter"
-    if drafter.model is not None:
-        if drafter.kind not in _NEEDS_FILE:
-            yield (*path, "model"), f"is not used where kind is {drafter.kind!r}"
-        yield from _path((*path, "model"), drafter.model)
 
 
 def _names(root: RootTable) -> Iterator[Finding]:
@@ -279,6 +261,17 @@ def _reserved(root: RootTable) -> Iterator[Finding]:
     for path, name in names:
         if name.startswith(f"{_RESERVED}:"):
             yield path, f"{name!r} is reserved: it asks for a model with that tag"
+
+
+def _variants(root: RootTable) -> Iterator[Finding]:
+    """The profiles of drafters have names of their own."""
+    others = {
+        alias for name, model in root.models.items() for _, alias in _other_names(name, model)
+    }
+    for name, model in root.models.items():
+        for path, variant in variant_names(name, model):
+            if variant in {*root.models, *root.pools, *others}:
+                yield path, f"its name {variant!r} is already taken"
 
 
 def _preload(root: RootTable, all_models: frozenset[str]) -> Iterator[Finding]:
@@ -361,13 +354,6 @@ def _within_reach(path: Path, pool: PoolTable, root: RootTable) -> Iterator[Find
         )
     if pool.quality_bound is not None and all(member.quality is None for member in members):
         yield (*path, "quality_bound"), "no member has a [quality] table to compare by"
-
-
-def _path(path: Path, value: str) -> Iterator[Finding]:
-    if not value.isprintable():
-        yield path, "must be printable text on one line"
-    elif value.startswith("~"):
-        yield path, f"'~' is not expanded here; write the whole path instead of {value!r}"
 
 
 def check_hardware(hardware: HardwareTable) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from mtpd.compat.remarks import Kind, Remark, as_table
 from mtpd.config.build import build, build_hardware, build_workload
 from mtpd.config.checks import check_hardware, check_root, check_workload, did_you_mean
 from mtpd.config.data import profiles_dir
+from mtpd.config.drafters import as_written, variant_names
 from mtpd.config.hub import find_cached
 from mtpd.config.layers import Origin, Origins, Problem, Tree, merge, mount, nest
 from mtpd.config.locate import dotted, parse_key
@@ -116,7 +117,7 @@ class _Loading:
         config = self.with_cached(config)
         return replace(
             config,
-            origins=self.told_origins(config),
+            origins=self.told_origins(config, root),
             remarks=self.remarks(config),
             tokens=() if self.main is None else self.main.tokens,
         )
@@ -316,10 +317,18 @@ class _Loading:
             self.sources.append(source.file)
         return workloads
 
-    def told_origins(self, config: Config) -> Mapping[str, str]:
+    def told_origins(self, config: Config, root: RootTable) -> Mapping[str, str]:
         known = self.origins.at | self.hardware_origins
+        variants = {
+            variant: at
+            for name, model in root.models.items()
+            for at, variant in variant_names(name, model)
+        }
         return MappingProxyType(
-            {dotted(path): str(known.get(path, "default")) for path, _ in leaves(config)}
+            {
+                dotted(path): str(known.get(as_written(path, variants), "default"))
+                for path, _ in leaves(config)
+            }
         )
 
 

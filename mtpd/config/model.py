@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENGINE_ENV_RULE",
+    "SIMPLE",
     "BodyLimits",
     "BudgetConfig",
     "Config",
@@ -65,6 +66,9 @@ __all__ = [
     "WorkloadPrompt",
     "may_set_for_engine",
 ]
+
+SIMPLE = "simple"
+"""The n-gram drafter that ``kind = "ngram"`` means."""
 
 
 class TuningMode(enum.StrEnum):
@@ -175,6 +179,7 @@ class Pool:
         min_context: Tokens that one request must be able to hold; None asks for none.
         quality_bound: Largest perplexity as a multiple of the lowest comparable one, at
             least 1; None for no bound.
+        is_model: Whether it is one model, its members being the drafters of that.
     """
 
     name: str
@@ -184,6 +189,7 @@ class Pool:
     offload: Offload = Offload.REFUSE
     min_context: int | None = None
     quality_bound: float | None = None
+    is_model: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +212,8 @@ class DrafterConfig:
         depth: Depth to use until one is measured; None means no speculation until then.
         p_min: Probability below which a draft is cut short.
         model: File of a separate head or draft model, or None.
+        ngram: How a drafter of kind NGRAM looks into the text: "simple", "map-k", "map-k4v"
+            or "mod".
     """
 
     kind: Drafter = Drafter.NONE
@@ -213,6 +221,12 @@ class DrafterConfig:
     depth: int | None = None
     p_min: float = 0.0
     model: str | None = None
+    ngram: str = SIMPLE
+
+    @property
+    def word(self) -> str:
+        """The kind as the configuration writes it, e.g. "ngram-mod"."""
+        return self.kind.value if self.ngram == SIMPLE else f"{self.kind.value}-{self.ngram}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,13 @@ SLOTS = 10
 
 _DEFAULT_PROXY = f"http://127.0.0.1:{PORT}"
 _NO_CHECK = "none"
-_OURS = frozenset(LaunchTable.model_fields) - {"slots"} | {"model", "seed", "drafter", "quality"}
+_OURS = frozenset(LaunchTable.model_fields) - {"slots"} | {
+    "model",
+    "seed",
+    "drafter",
+    "drafters",
+    "quality",
+}
 _THEIRS = ("command", "proxy", "check", "env")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = "MTPD_INSTANCE"

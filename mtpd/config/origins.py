@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING
 
 from mtpd.config.locate import Path, dotted
-from mtpd.config.model import Filters, ServerConfig
+from mtpd.config.model import DrafterConfig, Filters, ServerConfig
 from mtpd.views import ConfigValueView
 
 if TYPE_CHECKING:
@@ -52,12 +52,14 @@ def _table(path: Path, table: object) -> Iterator[tuple[Path, Json]]:
     for field in fields(table):
         value = getattr(table, field.name)
         here = (*path, field.name)
-        if field.name in {"name", "listen_host", "listen_port"}:
+        if field.name in {"name", "listen_host", "listen_port", "ngram", "is_model"}:
             continue
         if field.name == "extra_env":
             yield from (((*here, name), text) for name, text in value)
         elif field.name == "env":  # may hold what is secret
             yield from (((*here, name), "(not shown)") for name, _ in value)
+        elif isinstance(table, DrafterConfig) and field.name == "kind":
+            yield here, table.word
         elif field.name == "opaque":
             yield from _table(path, value)
         elif isinstance(value, Filters):

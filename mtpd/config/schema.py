@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
     "BudgetTable",
+    "CandidateTable",
     "DrafterTable",
     "EngineTable",
     "EngineTimeoutsTable",
@@ -41,6 +42,18 @@ _DAY_S = 86_400.0
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 OffloadWord = Literal["refuse", "accept"]
+DrafterWord = Literal[
+    "none",
+    "mtp",
+    "mtp-file",
+    "draft-model",
+    "eagle3",
+    "ngram",
+    "ngram-map-k",
+    "ngram-map-k4v",
+    "ngram-mod",
+    "adaptive",
+]
 LoadingWord = Literal["off", "comments", "reasoning"]
 Limit = Annotated[float, Field(ge=0.0, le=_DAY_S)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
@@ -174,7 +187,7 @@ class QualityTable(Table):
 class DrafterTable(Table):
     """``[drafter]`` of a model profile."""
 
-    kind: Literal["none", "mtp", "mtp-file", "draft-model", "eagle3", "ngram", "adaptive"] = "none"
+    kind: DrafterWord = "none"
     max_depth: int = Field(default=0, ge=0, le=16)
     depth: int | None = Field(default=None, ge=0, le=16)
     p_min: float = Field(default=0.0, ge=0.0, lt=1.0)
@@ -187,6 +200,12 @@ class FiltersTable(Table):
     strip: list[Text] = Field(default_factory=list)
     set: dict[str, object] = Field(default_factory=dict)
     set_by_name: dict[str, dict[str, object]] = Field(default_factory=dict)
+
+
+class CandidateTable(DrafterTable):
+    """``[[drafters]]`` of a model profile."""
+
+    name: Text | None = None
 
 
 class LaunchTable(Table):
@@ -233,6 +252,7 @@ class ModelTable(LaunchTable):
     tags: list[Text] = Field(default_factory=list)
     seed: int | None = Field(default=None, ge=0, le=4_294_967_294)
     drafter: DrafterTable = Field(default_factory=DrafterTable)
+    drafters: list[CandidateTable] = Field(default_factory=list)
     quality: QualityTable | None = None
     loading_state: LoadingWord | None = None
     timeouts: EngineTimeoutsTable = Field(default_factory=EngineTimeoutsTable)

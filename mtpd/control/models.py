@@ -153,7 +153,7 @@ def model_view(
         context=None if profile.opaque is not None else profile.context,
         slots=profile.slots,
         kv_type=profile.kv_type,
-        drafter=profile.drafter.kind.value,
+        drafter=profile.drafter.word,
         max_depth=profile.drafter.max_depth,
         offload=profile.offload.value,
         quality=quality_view(profile.quality),

@@ -40,10 +40,17 @@ def names(
         name: meaning(Field.of(pool, config), choices, running)
         for name, pool in config.pools.items()
     }
-    texts = tuple(p for p in config.profiles.values() if p.purpose is Purpose.TEXT)
+    drafted = {name: pool for name, pool in config.pools.items() if pool.is_model}
+    variants = frozenset(member for pool in drafted.values() for member in pool.members)
+    left_out = variants - {choices.of_pool(pool).arm.profile for pool in drafted.values()}
+    texts = tuple(
+        p for p in config.profiles.values() if p.purpose is Purpose.TEXT and p.name not in left_out
+    )
     return Names(
         profiles=known,
         pools={name: found for name, found in pools.items() if found is not None},
+        drafted=frozenset(drafted),
+        variants=variants,
         everything=meaning(Field(name=AUTO, members=texts), choices, running),
         why=lambda name: choices.of_profile(config.profiles[name]).reason,
         upstream=upstream,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mtpd.config.model import Fit, Purpose, may_set_for_engine
+from mtpd.config.model import SIMPLE, Fit, Purpose, may_set_for_engine
 from mtpd.errors import BinaryError
 from mtpd.types import Command, HttpEndpoint, TcpEndpoint, UnixEndpoint
 from tuner.types import Drafter
@@ -57,9 +57,21 @@ SPEC_TYPES: dict[Drafter, tuple[str, ...]] = {
     Drafter.MTP_FILE: ("draft-mtp", "mtp"),
     Drafter.DRAFT_MODEL: ("draft-simple",),
     Drafter.EAGLE3: ("draft-eagle3",),
-    Drafter.NGRAM: ("ngram-simple",),
     Drafter.ADAPTIVE: ("draft-mtp-adaptive",),
 }
+
+NGRAM_LENGTHS = {
+    "simple": ("--spec-ngram-simple-size-m",),
+    "map-k": ("--spec-ngram-map-k-size-m",),
+    "map-k4v": ("--spec-ngram-map-k4v-size-m",),
+    # Its shortest draft is 48 tokens by default: it would never draft less.
+    "mod": ("--spec-ngram-mod-n-max", "--spec-ngram-mod-n-min"),
+}
+"""What takes the depth of a drafter that looks into the text itself, by the way it does."""
+
+NGRAM_SIZE = 12
+"""Tokens that "ngram-simple" looks for by default; it makes no draft that is shorter, so that a
+smaller depth would never draft (seen on b11434)."""
 
 _HINT = "use a newer llama-server, or binary = 'embedded' under [engine]"
 
@@ -287,7 +299,9 @@ def placement(
 def _speculation(words: Words, profile: Profile, arm: Arm) -> None:
     """Depth 0 must not come here: the engine aborts on a depth of 0, so it gets no option."""
     binary = words.binary
-    choices = SPEC_TYPES.get(arm.drafter, ())
+    ngram = profile.drafter.ngram
+    own = (f"ngram-{ngram}",) if arm.drafter is Drafter.NGRAM else ()
+    choices = own or SPEC_TYPES.get(arm.drafter, ())
     kind = next((choice for choice in choices if choice in binary.spec_types), None)
     if kind is None:
         wanted = choices[0] if choices else arm.drafter.value
@@ -295,7 +309,10 @@ def _speculation(words: Words, profile: Profile, arm: Arm) -> None:
         raise BinaryError(message, hint=_HINT)
     words.need(("--spec-type",), kind)
     if arm.drafter is Drafter.NGRAM:
-        words.need(("--spec-ngram-simple-size-m",), arm.depth)
+        for length in NGRAM_LENGTHS[ngram]:
+            words.need((length,), arm.depth)
+        if ngram == SIMPLE and arm.depth < NGRAM_SIZE:
+            words.need(("--spec-ngram-simple-size-n",), arm.depth)
         return
     words.need(("--spec-draft-n-max",), arm.depth)
     if arm.p_min > 0.0:

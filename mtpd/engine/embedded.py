@@ -31,7 +31,7 @@ from mtpd.engine.embedded_values import EnumValue
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from mtpd.engine.embedded_flags import Setting
+    from mtpd.engine.embedded_flag import Setting
     from mtpd.engine.embedded_values import SettingValue
 
 __all__ = ["main"]

@@ -12,7 +12,8 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mtpd.engine.embedded_flags import DEFAULTS, FLAGS, SECTIONS, Flag, Setting
+from mtpd.engine.embedded_flag import Flag, Setting
+from mtpd.engine.embedded_flags import DEFAULTS, FLAGS, SECTIONS
 from mtpd.engine.embedded_values import BadValueError, EnumValue
 
 if TYPE_CHECKING:

@@ -7,63 +7,12 @@ build b11434). It does not cover the rest of llama-server's flags: those are ref
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mtpd.engine import embedded_values as v
+from mtpd.engine.embedded_flag import Flag, Setting
+from mtpd.engine.embedded_flag import switch as _switch
+from mtpd.engine.embedded_flag import value as _value
 
-__all__ = ["DEFAULTS", "FLAGS", "SECTIONS", "Flag", "Setting"]
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One assignment to the wheel's parameters; the field is a dotted path."""
-
-    field: str
-    value: v.SettingValue
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
-    """One row of the table.
-
-    Attributes:
-        names: Spellings that give the value, or that turn a switch on.
-        off: Spellings that turn a switch off.
-        hint: What the help writes for the value; empty for a switch.
-        fields: Dotted paths below the wheel's CommonParams that receive the value;
-            none where the build makes the flag meaningless.
-        read: Reader of the value; None for a switch.
-        help: Its text in the help.
-        env: Environment variable that sets it when the flag is absent, or None.
-    """
-
-    names: tuple[str, ...]
-    off: tuple[str, ...] = ()
-    hint: str = ""
-    fields: tuple[str, ...] = ()
-    read: v.Read | None = None
-    help: str
-    env: str | None = None
-
-
-def _value(
-    names: str, hint: str, fields: str, read: v.Read, about: str, *, env: str | None = None
-) -> Flag:
-    return Flag(
-        names=tuple(names.split()),
-        hint=hint,
-        fields=tuple(fields.split()),
-        read=read,
-        help=about,
-        env=env,
-    )
-
-
-def _switch(names: str, off: str, fields: str, about: str) -> Flag:
-    return Flag(
-        names=tuple(names.split()), off=tuple(off.split()), fields=tuple(fields.split()), help=about
-    )
-
+__all__ = ["DEFAULTS", "FLAGS", "SECTIONS"]
 
 _count, _at_least_one, _or_auto = v.integer(0), v.integer(1), v.integer(-1)
 _KV = f"allowed values: {', '.join(v.CACHE_TYPES)} (default: f16)"
@@ -234,6 +183,48 @@ _SPECULATIVE = (
         "speculative.draft.mparams.path",
         v.text,
         "draft model, or a file that holds a draft head (default: unused)",
+    ),
+    _value(
+        "--spec-ngram-simple-size-n",
+        "N",
+        "speculative.ngram_simple.size_n",
+        v.integer(1),
+        "ngram-simple: tokens that must have come before; no draft is shorter (default: 12)",
+    ),
+    _value(
+        "--spec-ngram-simple-size-m",
+        "N",
+        "speculative.ngram_simple.size_m",
+        v.integer(1),
+        "ngram-simple: length of the draft (default: 48)",
+    ),
+    _value(
+        "--spec-ngram-map-k-size-m",
+        "N",
+        "speculative.ngram_map_k.size_m",
+        v.integer(1),
+        "ngram-map-k: length of the draft (default: 48)",
+    ),
+    _value(
+        "--spec-ngram-map-k4v-size-m",
+        "N",
+        "speculative.ngram_map_k4v.size_m",
+        v.integer(1),
+        "ngram-map-k4v: length of the draft (default: 48)",
+    ),
+    _value(
+        "--spec-ngram-mod-n-max",
+        "N",
+        "speculative.ngram_mod.n_max",
+        v.integer(1),
+        "ngram-mod: longest draft (default: 64)",
+    ),
+    _value(
+        "--spec-ngram-mod-n-min",
+        "N",
+        "speculative.ngram_mod.n_min",
+        _count,
+        "ngram-mod: shortest draft (default: 48)",
     ),
     _value(
         "--spec-type",

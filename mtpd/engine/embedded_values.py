@@ -42,7 +42,15 @@ MAX_DEVICES = 128
 """The engine keeps one fit margin for each of this many devices (llama.h, build b11434)."""
 
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
-SPEC_TYPES = ("none", "draft-simple", "draft-mtp")
+SPEC_TYPES = (
+    "none",
+    "draft-simple",
+    "draft-mtp",
+    "ngram-simple",
+    "ngram-map-k",
+    "ngram-map-k4v",
+    "ngram-mod",
+)
 
 
 class BadValueError(ValueError):

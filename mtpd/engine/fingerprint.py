@@ -118,7 +118,7 @@ def fingerprint(
             "device": device,
             "draft_file": None if draft_file is None else str(draft_file),
             "draft_kv_type": profile.draft_kv_type or profile.kv_type,
-            "drafter": profile.drafter.kind.value,
+            "drafter": profile.drafter.word,
             "driver": driver,
             "engine": binary.digest,
             "flags": list(flags),

@@ -131,6 +131,8 @@ class Names:
     Attributes:
         profiles: Names and aliases of profiles, each with its profile.
         pools: Pools, each with what it means now.
+        drafted: Pools that are one model each, compared with several drafters.
+        variants: The profiles of those drafters.
         everything: What the tags behind ``auto`` choose from where no pool is the default.
         why: Why a profile that was asked for by its own name is served as it is.
         upstream: What the engine of a profile calls its model, where requests must say so.
@@ -141,6 +143,8 @@ class Names:
 
     profiles: Mapping[str, str]
     pools: Mapping[str, PoolMeaning] = field(default_factory=lambda: MappingProxyType({}))
+    drafted: frozenset[str] = frozenset()
+    variants: frozenset[str] = frozenset()
     everything: PoolMeaning | None = None
     why: Callable[[str], str] = _no_reason
     upstream: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -153,17 +157,18 @@ class Names:
         """The pool that ``auto`` stands for: "default", else the only one, else None."""
         if DEFAULT_POOL in self.pools:
             return DEFAULT_POOL
-        return next(iter(self.pools)) if len(self.pools) == 1 else None
+        choices = [name for name in self.pools if name not in self.drafted]
+        return choices[0] if len(choices) == 1 else None
 
     @property
     def default(self) -> Meaning | None:
         """Who answers a request that names no model.
 
-        The only profile; else who answers for the default pool; else who serves; else None.
+        The only model; else who answers for the default pool; else who serves; else None.
         """
-        distinct = set(self.profiles.values())
-        if len(distinct) == 1:
-            return self._exactly(next(iter(distinct)))
+        alone = set(self.profiles.values()) - self.variants
+        if len(alone) + len(self.drafted) == 1:
+            return self._only(*alone, *self.drafted)
         if self.default_pool is not None:
             return self.pools[self.default_pool].now
         return None if self.serving is None else self._exactly(self.serving)
@@ -195,6 +200,9 @@ class Names:
         """What is told about a name that ``meaning`` does not understand."""
         close = _close(name, self.known)
         return UnknownModel(name, self.known, close, removed=name in self.removed)
+
+    def _only(self, name: str) -> Meaning:
+        return self.pools[name].now if name in self.drafted else self._exactly(name)
 
     def _exactly(self, profile: str) -> Meaning:
         return Meaning(profile, self.why(profile))

@@ -211,3 +211,22 @@ def test_a_reload_takes_new_tags_of_what_was_measured() -> None:
     assert here().resolve("auto:new") == "alpha"
     held.forget(("default",))
     assert here().resolve("auto:safe") == "beta"
+
+
+DRAFTED = tuple(profile(name, tags=("drafted",)) for name in ("delta+mtp", "delta+ngram"))
+DELTA = Pool(name="delta", members=("delta+mtp", "delta+ngram"), is_model=True)
+
+
+def test_a_model_with_several_drafters_is_one_model_to_auto() -> None:
+    alone = config(*DRAFTED, pools=(DELTA,))
+    held = Choices(alone)
+    held.adopt(chose(arm("delta+ngram"), subject="delta", reason="it is the fastest"))
+    for name in ("", "auto", "delta"):
+        found = names(alone, held, None).meaning(name)
+        assert found == Meaning("delta+ngram", "it is the fastest")
+    beside = config(*DRAFTED, profile("alpha"), pools=(DELTA,))
+    assert names(beside, held, arm("alpha")).resolve("auto") == "alpha"
+    assert names(beside, held, None).resolve("auto") is None
+    assert names(beside, held, None).resolve("auto:drafted") == "delta+ngram"
+    chosen = config(*DRAFTED, *MODELS, pools=(DELTA, replace(POOL, name="mine")))
+    assert names(chosen, held, None).resolve("auto") == "alpha"

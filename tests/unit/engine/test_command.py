@@ -217,6 +217,28 @@ def test_an_ngram_drafter_has_its_own_length() -> None:
     argv = command(profile(drafter=DrafterConfig(kind=Drafter.NGRAM, max_depth=8)), depth=8).argv
     assert value(argv, "--spec-type") == "ngram-simple"
     assert value(argv, "--spec-ngram-simple-size-m") == "8"
+    # It drafts nothing that is shorter than what it looks for, which is 12 tokens by default.
+    assert value(argv, "--spec-ngram-simple-size-n") == "8"
+    assert "--spec-draft-n-max" not in argv
+    deep = command(profile(drafter=DrafterConfig(kind=Drafter.NGRAM, max_depth=16)), depth=12).argv
+    assert "--spec-ngram-simple-size-n" not in deep
+
+
+@pytest.mark.parametrize(
+    ("ngram", "lengths"),
+    [
+        ("map-k", ("--spec-ngram-map-k-size-m",)),
+        ("map-k4v", ("--spec-ngram-map-k4v-size-m",)),
+        ("mod", ("--spec-ngram-mod-n-max", "--spec-ngram-mod-n-min")),
+    ],
+)
+def test_each_way_to_look_for_ngrams_has_its_type_and_its_length(
+    ngram: str, lengths: tuple[str, ...]
+) -> None:
+    drafter = DrafterConfig(kind=Drafter.NGRAM, ngram=ngram, max_depth=8)
+    argv = command(profile(drafter=drafter), depth=8).argv
+    assert value(argv, "--spec-type") == drafter.word == f"ngram-{ngram}"
+    assert [value(argv, name) for name in lengths] == ["8"] * len(lengths)
     assert "--spec-draft-n-max" not in argv
 
 
@@ -384,9 +406,15 @@ drafters = st.one_of(
     st.just(DrafterConfig()),
     st.builds(
         DrafterConfig,
-        kind=st.sampled_from([Drafter.MTP, Drafter.NGRAM]),
+        kind=st.just(Drafter.MTP),
         max_depth=st.integers(1, 16),
         p_min=st.floats(0.0, 0.99),
+    ),
+    st.builds(
+        DrafterConfig,
+        kind=st.just(Drafter.NGRAM),
+        max_depth=st.integers(1, 16),
+        ngram=st.sampled_from(["simple", "map-k", "map-k4v", "mod"]),
     ),
     st.builds(
         DrafterConfig,

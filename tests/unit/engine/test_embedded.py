@@ -12,11 +12,14 @@ import pytest
 
 from mtpd.engine import embedded
 from mtpd.engine.embedded_args import parse
-from mtpd.engine.embedded_flags import FLAGS, Flag
+from mtpd.engine.embedded_flags import FLAGS
+from mtpd.engine.embedded_values import SPEC_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from mtpd.engine.embedded_flag import Flag
 
 SAMPLES = {
     "[none|mean|cls|last|rank]": "mean",
@@ -27,7 +30,7 @@ SAMPLES = {
     "P": "0.5",
     "P0,P1,...": "0.9,0.5",
     "MiB0,MiB1,...": "256",
-    "none,draft-simple,draft-mtp": "draft-mtp",
+    ",".join(SPEC_TYPES): "draft-mtp",
 }
 
 

@@ -40,7 +40,8 @@ def test_the_parser_for_llama_servers_help_reads_this_help_too() -> None:
     flags, types = parse_help(help_text())
 
     assert flags == set(SPELLINGS)
-    assert types == {"none", "draft-simple", "draft-mtp"}
+    ngrams = {"ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod"}
+    assert types == {"none", "draft-simple", "draft-mtp", *ngrams}
     assert can_listen_on_unix_socket(help_text())
 
 

@@ -395,3 +395,25 @@ def test_a_measured_depth_is_tuned_if_its_positions_were_counted() -> None:
     assert not tuned.depth_is_given
     assert Candidate.of(b).alphas is None
     assert Candidate.of(b).depth_is_given
+
+
+def test_a_drafter_that_loses_to_the_head_is_rejected_with_its_numbers() -> None:
+    """Note 002: an off-the-shelf drafter lost to the MTP head and was rejected.
+
+    The head is its depth 2 (51.2 tok/s); the note prints no figure of the other one.
+    """
+    candidates = (
+        model("27b+mtp", 51.2, None),
+        model("27b+draft-model", 43.0, None),
+        model("27b+ngram", 36.5, None),
+        model("27b+eagle3", None, None),
+    )
+    decision = choose_model(candidates, objective=Objective.SPEED, subject="27b")
+    assert decision.arm is not None
+    assert decision.arm.profile == "27b+mtp"
+    assert decision.reason == (
+        "R2 speed: 27b+mtp@2 (51.2 tok/s, fully resident) is the fastest of 3, before"
+        " 27b+draft-model (1.19x), 27b+ngram (1.40x)"
+    )
+    assert "27b+draft-model@2: 43.0 tok/s" in decision.evidence
+    assert any("27b+eagle3@2" in line and "not measured" in line for line in decision.evidence)
