@@ -10,8 +10,10 @@ import pytest
 
 from mtpd.compat.drafter import KINDS
 from mtpd.compat.flag_table import BY_ENV, BY_KEY, BY_NAME
-from mtpd.engine.command import SPEC_TYPES
+from mtpd.config.model import DrafterConfig
+from mtpd.engine.command import NGRAM_LENGTHS, SPEC_TYPES
 from mtpd.engine.flags import parse_help
+from tuner.types import Drafter
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 HELP = (CORPUS / "help" / "b11434.txt").read_text()
@@ -64,4 +66,6 @@ def test_the_types_of_speculation_are_those_that_engines_are_started_with() -> N
         for word in words
         if kind != "mtp-file"
     }
+    ways = {f"ngram-{way}": DrafterConfig(kind=Drafter.NGRAM, ngram=way) for way in NGRAM_LENGTHS}
+    expected |= {word: drafter.word for word, drafter in ways.items()}
     assert {**expected, "none": "none"} == KINDS

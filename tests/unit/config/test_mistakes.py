@@ -298,7 +298,8 @@ if TYPE_CHECKING:
             '[models.m]\nmodel = "m"\ndrafter = { kind = "MTP", max_depth = 2 }\n',
             (
                 "mtpd.toml:3: models.m.drafter.kind: must be 'none', 'mtp', 'mtp-file',"
-                " 'draft-model', 'eagle3', 'ngram' or 'adaptive', not 'MTP'; did you mean 'mtp'?"
+                " 'draft-model', 'eagle3', 'ngram', 'ngram-map-k', 'ngram-map-k4v', 'ngram-mod'"
+                " or 'adaptive', not 'MTP'; did you mean 'mtp'?"
             ),
         ),
         (
