@@ -20,6 +20,8 @@ from mtpd.config.serving import (
     ServerTimeouts,
 )
 from mtpd.config.tables import (
+    SIMPLE,
+    DrafterConfig,
     Filters,
     Group,
     HardwareProfile,
@@ -28,7 +30,7 @@ from mtpd.config.tables import (
     Workload,
     WorkloadPrompt,
 )
-from tuner.types import Arm, Drafter
+from tuner.types import Arm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,9 +68,6 @@ __all__ = [
     "WorkloadPrompt",
     "may_set_for_engine",
 ]
-
-SIMPLE = "simple"
-"""The n-gram drafter that ``kind = "ngram"`` means."""
 
 
 class TuningMode(enum.StrEnum):
@@ -200,33 +199,6 @@ class Quality:
     stderr: float | None = None
     corpus: str
     chunks: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrafterConfig:
-    """What proposes tokens for a profile, and how deep it may.
-
-    Attributes:
-        kind: The drafter; NONE exactly where ``max_depth`` is 0.
-        max_depth: Largest depth that may be measured or started.
-        depth: Depth to use until one is measured; None means no speculation until then.
-        p_min: Probability below which a draft is cut short.
-        model: File of a separate head or draft model, or None.
-        ngram: How a drafter of kind NGRAM looks into the text: "simple", "map-k", "map-k4v"
-            or "mod".
-    """
-
-    kind: Drafter = Drafter.NONE
-    max_depth: int = 0
-    depth: int | None = None
-    p_min: float = 0.0
-    model: str | None = None
-    ngram: str = SIMPLE
-
-    @property
-    def word(self) -> str:
-        """The kind as the configuration writes it, e.g. "ngram-mod"."""
-        return self.kind.value if self.ngram == SIMPLE else f"{self.kind.value}-{self.ngram}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

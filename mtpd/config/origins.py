@@ -12,7 +12,7 @@ from mtpd.config.model import DrafterConfig, Filters, ServerConfig
 from mtpd.views import ConfigValueView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from mtpd.config.model import Config
     from mtpd.views import Json
@@ -54,10 +54,8 @@ def _table(path: Path, table: object) -> Iterator[tuple[Path, Json]]:
         here = (*path, field.name)
         if field.name in {"name", "listen_host", "listen_port", "ngram", "is_model"}:
             continue
-        if field.name == "extra_env":
-            yield from (((*here, name), text) for name, text in value)
-        elif field.name == "env":  # may hold what is secret
-            yield from (((*here, name), "(not shown)") for name, _ in value)
+        if field.name in {"extra_env", "env"}:
+            yield from _variables(here, value)
         elif isinstance(table, DrafterConfig) and field.name == "kind":
             yield here, table.word
         elif field.name == "opaque":
@@ -86,6 +84,12 @@ def _below(path: Path, value: Json) -> Iterator[tuple[Path, Json]]:
             yield from _below((*path, key), one)
     else:
         yield path, value
+
+
+def _variables(path: Path, values: Iterable[tuple[str, str]]) -> Iterator[tuple[Path, Json]]:
+    """Variables of an engine, and of other programs, which may hold what is secret."""
+    for name, text in values:
+        yield (*path, name), text if path[-1] == "extra_env" else "(not shown)"
 
 
 def _plain(value: object) -> Json:

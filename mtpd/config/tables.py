@@ -1,4 +1,4 @@
-"""Parts of the configuration that stand for themselves: cards, workloads, groups, programs.
+"""Parts of the configuration that stand for themselves: cards, workloads, drafters, programs.
 
 Parts of ``mtpd.config.model``, which offers them all.
 """
@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tuner.types import Drafter
+
 __all__ = [
+    "SIMPLE",
+    "DrafterConfig",
     "Filters",
     "Group",
     "HardwareProfile",
@@ -17,6 +21,36 @@ __all__ = [
     "Workload",
     "WorkloadPrompt",
 ]
+
+SIMPLE = "simple"
+"""The n-gram drafter that ``kind = "ngram"`` means."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterConfig:
+    """What proposes tokens for a profile, and how deep it may.
+
+    Attributes:
+        kind: The drafter; NONE exactly where ``max_depth`` is 0.
+        max_depth: Largest depth that may be measured or started.
+        depth: Depth to use until one is measured; None means no speculation until then.
+        p_min: Probability below which a draft is cut short.
+        model: File of a separate head or draft model, or None.
+        ngram: How a drafter of kind NGRAM looks into the text: "simple", "map-k", "map-k4v"
+            or "mod".
+    """
+
+    kind: Drafter = Drafter.NONE
+    max_depth: int = 0
+    depth: int | None = None
+    p_min: float = 0.0
+    model: str | None = None
+    ngram: str = SIMPLE
+
+    @property
+    def word(self) -> str:
+        """The kind as the configuration writes it, e.g. "ngram-mod"."""
+        return self.kind.value if self.ngram == SIMPLE else f"{self.kind.value}-{self.ngram}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,9 +156,9 @@ def test_the_draft_context_keeps_its_own_type(flags: str, draft: str | None) -> 
         ),
         ("--spec-type draft-mtp --spec-draft-n-min 1", "--spec-draft-n-min", NOT_PASSED),
         (
-            "--spec-type ngram-mod",
+            "--spec-type ngram-cache",
             "--spec-type",
-            "of 'ngram-mod' mtpd can drive one drafter at a time: none",
+            "of 'ngram-cache' mtpd can drive one drafter at a time: none",
         ),
         (
             "--spec-type draft-eagle3 --spec-draft-n-max 2",
