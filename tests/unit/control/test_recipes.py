@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,11 +12,15 @@ from mtpd.control.memory import Budget, MemoryForecast, Shape, forecast
 from mtpd.control.memory_rows import depth_memory
 from mtpd.engine.b2 import B2
 from mtpd.engine.gguf_types import GgufTensor
+from mtpd.errors import ConflictError
 from mtpd.types import NotApplicable
 from tests.unit.control.made import profile
 from tuner.geometry import KvType
 from tuner.memory import QWEN35_27B_B2, assumed
 from tuner.types import Unknown
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MIB = 2**20
 OUTPUT = 248320 * 5120
@@ -89,3 +94,16 @@ def test_without_a_device_or_a_reading_the_reason_is_said() -> None:
     assert said(again).endswith("smaller; there is no GPU")
     unknown = forecast(before.profile, Unknown("no header"), before.budget, margin_bytes=None)
     assert recipes._after(unknown) == unknown
+
+
+def test_a_name_that_was_taken_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    part, target = tmp_path / "part", tmp_path / "m-B2.gguf"
+    part.write_bytes(b"made")
+    target.write_bytes(b"somebody's")
+    with pytest.raises(ConflictError, match="was made by somebody else meanwhile"):
+        recipes._publish(part, target)
+    assert target.read_bytes() == b"somebody's"
+    target.unlink()
+    recipes._publish(part, target)
+    assert target.read_bytes() == b"made"
+    assert not part.exists()
