@@ -51,6 +51,8 @@ class MatrixRowView:
     """One model at the depth at which it is served: a row of study 000's matrix.
 
     Attributes:
+        quality: Its perplexity: the newest measured one, else the declared one.
+        perplexity_id: The stored perplexity; null where the configuration declares it.
         arm: What is served.
         decode_tps: Measured at that arm; null where it was not.
         acceptance: Of ``acceptance_arm``.
@@ -65,6 +67,7 @@ class MatrixRowView:
     tags: tuple[str, ...]
     size_bytes: int | None
     quality: QualityView | None
+    perplexity_id: int | None
     arm: ArmView
     measured: bool
     pinned: bool
@@ -81,11 +84,16 @@ class MatrixRowView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredDepthView:
-    """A row of a model's depth table with the repetitions behind it."""
+    """A row of a model's depth table with the repetitions behind it.
+
+    Attributes:
+        traps: What of it must not be compared with the first measured row.
+    """
 
     row: DepthRowView
     served: bool
     measurement_ids: tuple[int, ...]
+    traps: tuple[TrapView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +102,8 @@ class BalanceView:
 
     Attributes:
         gain: Tokens per step over cost: speed over that without drafting by the formula.
-        measured: The same from the measured speeds; null where one was not measured.
+        measured: The same from the measured speeds; null where one was not measured, or
+            ``trap`` forbids it.
         misfit: ``measured`` over ``gain``, less 1; null as ``measured``.
     """
 
@@ -104,6 +113,7 @@ class BalanceView:
     gain: float
     measured: float | None
     misfit: float | None
+    trap: TrapView | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from mtpd.quality_views import PerplexityView
     from tuner.compare import PplComparison
 
-__all__ = ["compare", "newest_pair"]
+__all__ = ["compare", "newest_pair", "quality_of_row"]
 
 _SAID = {"better": "better", "worse": "worse", "tie": "not told apart"}
 
 
 def compare(base: PerplexityView, variant: PerplexityView) -> PplComparisonView | Incomparable:
     """The variant against the base, or the trap that forbids it."""
-    found = compare_quality(_quality(base), _quality(variant))
+    found = compare_quality(quality_of_row(base), quality_of_row(variant))
     if isinstance(found, Incomparable):
         return found
     paired = len(base.running) == len(variant.running) > 1
@@ -55,7 +55,8 @@ def newest_pair(
     return next((one for one in compared if not isinstance(one, Incomparable)), first)
 
 
-def _quality(view: PerplexityView) -> Quality:
+def quality_of_row(view: PerplexityView) -> Quality:
+    """A stored perplexity as the tuner compares it."""
     return Quality(
         value=view.perplexity,
         stderr=view.stderr,

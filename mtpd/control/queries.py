@@ -14,6 +14,7 @@ from mtpd.config.model import Purpose
 from mtpd.config.origins import describe_origins
 from mtpd.control import reporting
 from mtpd.control.chain import ModelStory, model_chain
+from mtpd.control.compared import quality_of_row
 from mtpd.control.explain import explanation
 from mtpd.control.models import unusable
 from mtpd.control.plans import (
@@ -313,7 +314,9 @@ class Queries:
             served=served,
             summaries=summarise(told),
             ids=ids,
-            quality=quality_of(profile),
+            quality=quality_of(profile)
+            if view.perplexity is None
+            else quality_of_row(view.perplexity),
             context_tokens=profile.context // profile.slots,
             memory_bytes=None
             if needs is None or needs.predicted is None

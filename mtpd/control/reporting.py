@@ -24,7 +24,7 @@ from mtpd.report_views import (
     ReportModelView,
     TrapView,
 )
-from mtpd.views import ArmView, IntervalView
+from mtpd.views import ArmView, IntervalView, QualityView
 from tuner.candidates import Candidate, Objective
 from tuner.compare import Incomparable, PerplexityRun, Trap, comparable, compare_quality
 from tuner.pools import choose_model
@@ -34,7 +34,7 @@ from tuner.types import Unknown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from mtpd.explanation_views import ModelChainView
+    from mtpd.explanation_views import DepthSpeedView, ModelChainView
     from mtpd.views import ModelView
     from tuner.compare import Quality
     from tuner.summary import ArmSummary
@@ -127,19 +127,17 @@ def matrix(records: Sequence[ModelRecord]) -> tuple[MatrixRowView, ...]:
     runs = Counter(one.quality.run for one in records if one.quality is not None)
     # As rule R0 has it: the largest comparable group, of the most chunks where two are equal.
     common = max(runs, key=lambda run: (runs[run], run.chunks, repr(run)), default=None)
-    measured = [one for one in records if one.summary is not None]
-    told = [one for one in records if _shown(one.told_by)]
-    return tuple(
-        _matrix_row(
-            one,
-            (
-                *_perplexity_trap(one, common),
-                *(_cells_trap(one, measured[0]) if measured else ()),
-                *(_text_trap(one, told[0]) if told else ()),
-            ),
-        )
-        for one in records
-    )
+    timed = [(one.summary, one.name) for one in records if one.summary is not None]
+    told = [(one.told_by, one.name) for one in records if one.told_by and one.told_by.shown_alphas]
+    rows: list[MatrixRowView] = []
+    for one in records:
+        traps = list(_perplexity_trap(one, common))
+        if one.summary is not None:
+            traps += _cells_trap(one.summary, *timed[0])
+        if one.told_by is not None and one.told_by.shown_alphas:
+            traps += _text_trap(one.told_by, *told[0])
+        rows.append(_matrix_row(one, tuple(traps)))
+    return tuple(rows)
 
 
 def _matrix_row(one: ModelRecord, traps: tuple[TrapView, ...]) -> MatrixRowView:
@@ -152,7 +150,8 @@ def _matrix_row(one: ModelRecord, traps: tuple[TrapView, ...]) -> MatrixRowView:
         model=one.name,
         tags=one.view.tags,
         size_bytes=one.view.size_bytes,
-        quality=one.view.quality,
+        quality=_quality_view(one),
+        perplexity_id=None if one.view.perplexity is None else one.view.perplexity.id,
         arm=ArmView.of(one.served),
         measured=choice is not None and choice.measured,
         pinned=choice is not None and choice.pinned,
@@ -165,6 +164,19 @@ def _matrix_row(one: ModelRecord, traps: tuple[TrapView, ...]) -> MatrixRowView:
         measurement_ids=tuple(sorted(i for arm in arms for i in one.ids.get(arm, ()))),
         traps=traps,
         unknown=tuple(_unknown(one)),
+    )
+
+
+def _quality_view(one: ModelRecord) -> QualityView | None:
+    """The perplexity that was measured, else the declared one."""
+    measured = one.view.perplexity
+    if measured is None:
+        return one.view.quality
+    return QualityView(
+        perplexity=measured.perplexity,
+        stderr=measured.stderr,
+        corpus=measured.corpus,
+        chunks=measured.chunks,
     )
 
 
@@ -200,36 +212,27 @@ def _perplexity_trap(one: ModelRecord, common: PerplexityRun | None) -> Iterator
         yield _trap("perplexity", verdict)
 
 
-def _cells_trap(one: ModelRecord, first: ModelRecord) -> Iterator[TrapView]:
+def _cells_trap(one: ArmSummary, first: ArmSummary, name: str) -> Iterator[TrapView]:
     """Speeds over other prompts than those of the first measured row."""
-    if one.summary is None or first.summary is None:
-        return
-    mine, theirs = (
-        {(cell.workload, cell.prompt) for cell in row.cells} for row in (one.summary, first.summary)
-    )
-    if one.summary.cells and mine != theirs:
-        sentence = f"measured over {len(mine)} prompts, {first.name} over {len(theirs)}"
+    mine, theirs = ({(cell.workload, cell.prompt) for cell in row.cells} for row in (one, first))
+    if one.cells and mine != theirs:
+        sentence = f"measured over {len(mine)} prompts, {name} over {len(theirs)}"
         if len(mine) == len(theirs):
-            sentence = f"measured over other prompts than {first.name}"
+            sentence = f"measured over other prompts than {name}"
         yield TrapView(column="speed", trap=Trap.CELLS.value, sentence=sentence)
 
 
-def _text_trap(one: ModelRecord, first: ModelRecord) -> Iterator[TrapView]:
-    """Acceptance on another text than that of the first row that has one."""
-    if one.told_by is None or first.told_by is None or not one.told_by.shown_alphas:
-        return
+def _text_trap(one: ArmSummary, first: ArmSummary, name: str) -> Iterator[TrapView]:
+    """Acceptance on another text than that of the first row."""
     mine, theirs = (
-        {(cell.workload, cell.prompt): cell.digest for cell in row.cells}
-        for row in (one.told_by, first.told_by)
+        {(cell.workload, cell.prompt): cell.digest for cell in row.cells} for row in (one, first)
     )
     shared = [key for key in mine if key in theirs]
     other = [key for key in shared if mine[key] is None or mine[key] != theirs[key]]
-    if one is first or (shared and not other):
+    if not mine or one is first or (shared and not other):
         return
     which = f"{len(other)} of {len(shared)} prompts" if shared else "no common prompt"
-    sentence = (
-        f"measured on other texts than {first.name} ({which}); acceptance is also of the text"
-    )
+    sentence = f"measured on other texts than {name} ({which}); acceptance is also of the text"
     yield TrapView(column="acceptance", trap=Trap.TEXT.value, sentence=sentence)
 
 
@@ -283,6 +286,7 @@ def _pair(base: ModelRecord, variant: ModelRecord) -> PairView:
 
 def model_report(one: ModelRecord) -> ReportModelView:
     """A model's depth table with its repetitions, and the balance of its depths."""
+    first = next((row for row in one.summaries if row.cells), None)
     return ReportModelView(
         model=one.name,
         depths=tuple(
@@ -290,6 +294,12 @@ def model_report(one: ModelRecord) -> ReportModelView:
                 row=depth_row(row),
                 served=row.arm == one.served,
                 measurement_ids=one.ids.get(row.arm, ()),
+                traps=()
+                if first is None
+                else (
+                    *_cells_trap(row, first, str(first.arm)),
+                    *_text_trap(row, first, str(first.arm)),
+                ),
             )
             for row in one.summaries
         ),
@@ -307,29 +317,41 @@ def _economics(one: ModelRecord) -> EconomicsView:
         cost, unknown = None, f"the cost of a row was not measured: {found.source}"
     else:
         cost, unknown = found, ""
-    speeds = {row.arm.depth: row.tps for row in one.summaries if row.tps is not None}
-    plain = speeds.get(0)
-    balance: list[BalanceView] = []
-    for row in one.chain.speeds if cost is not None else ():
-        if not row.depth:
-            continue
-        gain, tps = row.tokens_per_step / row.cost, speeds.get(row.depth)
-        measured = None if plain is None or tps is None else tps / plain
-        balance.append(
-            BalanceView(
-                depth=row.depth,
-                tokens_per_step=row.tokens_per_step,
-                cost=row.cost,
-                gain=gain,
-                measured=measured,
-                misfit=None if measured is None else measured / gain - 1,
-            )
-        )
+    rows = {row.arm.depth: row for row in one.summaries if row.tps is not None}
     return EconomicsView(
         cost=cost,
-        balance=tuple(balance),
+        balance=()
+        if cost is None
+        else tuple(
+            _balance(speed, rows.get(speed.depth), rows.get(0))
+            for speed in one.chain.speeds
+            if speed.depth
+        ),
         decision_id=one.decision_id,
         unknown=unknown,
+    )
+
+
+def _balance(
+    speed: DepthSpeedView, drafting: ArmSummary | None, plain: ArmSummary | None
+) -> BalanceView:
+    """One depth by the formula, and by the measured speeds where they compare."""
+    gain = speed.tokens_per_step / speed.cost
+    measured, trap = None, None
+    if drafting is not None and plain is not None:
+        found = compare_speeds(drafting, plain)
+        if isinstance(found, Incomparable):
+            trap = _trap("speed", found)
+        else:
+            measured = found.ratio
+    return BalanceView(
+        depth=speed.depth,
+        tokens_per_step=speed.tokens_per_step,
+        cost=speed.cost,
+        gain=gain,
+        measured=measured,
+        misfit=None if measured is None else measured / gain - 1,
+        trap=trap,
     )
 
 

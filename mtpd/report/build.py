@@ -126,7 +126,7 @@ def _matrix(view: ReportView) -> Section:
         )
         if view.matrix
         else None,
-        remarks=tuple(_unknown(view.matrix)),
+        remarks=(*_origins(view.matrix), *_unknown(view.matrix)),
         figures=() if drawn is None else (Figure(name="matrix", caption=caption, svg=drawn),),
     )
 
@@ -159,6 +159,17 @@ def _matrix_row(row: MatrixRowView, notes: _Notes, *, energy: bool) -> tuple[str
         row.residency,
         ranges(row.measurement_ids) or NONE,
     )
+
+
+def _origins(rows: Sequence[MatrixRowView]) -> Iterator[str]:
+    """Where the perplexities come from."""
+    known = [row for row in rows if row.quality is not None]
+    if declared := [row.model for row in known if row.perplexity_id is None]:
+        whose = "every model" if len(declared) == len(rows) > 1 else _list(declared)
+        yield f"Perplexity as the configuration declares it, not measured here: {whose}."
+    stored = [f"{row.model} {row.perplexity_id}" for row in known if row.perplexity_id is not None]
+    if stored:
+        yield f"Measured perplexities, by their numbers in `mtpctl ppl --json`: {_list(stored)}."
 
 
 def _unknown(rows: Sequence[MatrixRowView]) -> Iterator[str]:
@@ -251,8 +262,7 @@ def _depths(model: ReportModelView) -> Table:
         row = one.row
         alphas = {view.position: view.alpha for view in row.acceptance}
         said = [row.note] if row.note else []
-        if row.same_text is False:
-            said.append("not comparable (text): it generated another text than the first row")
+        said += map(_trap, one.traps)
         if row.excluded:
             said.append(f"{row.excluded} of {row.repetitions + row.excluded} repetitions left out")
         if energy and row.decode_tps is not None and row.tokens_per_joule is None:
@@ -291,7 +301,7 @@ def _depths(model: ReportModelView) -> Table:
 def _economics(view: EconomicsView) -> Section:
     if view.cost is None:
         return Section(title="What a row costs", level=3, paragraphs=(f"Unknown: {view.unknown}.",))
-    cost = view.cost.row_cost
+    cost, notes = view.cost.row_cost, _Notes()
     of = "" if view.decision_id is None else f" (decision {view.decision_id})"
     said = (
         f"A verification row costs {cost.mid:.3f} of a plain step "
@@ -311,11 +321,14 @@ def _economics(view: EconomicsView) -> Section:
                     f"{one.tokens_per_step:.2f}",
                     f"{one.cost:.2f}",
                     f"{one.gain:.2f}",
-                    number(one.measured, 2),
+                    notes.marked(
+                        number(one.measured, 2), [] if one.trap is None else [_trap(one.trap)]
+                    ),
                     NONE if one.misfit is None else f"{one.misfit:+.1%}",
                 )
                 for one in view.balance
             ),
+            notes=notes.all(),
         )
         if view.balance
         else None,

@@ -134,6 +134,7 @@ def record(
         tags=tags,
         size_bytes=size_bytes,
         quality=shown,
+        perplexity=None,
         choice=choice,
         depths=depth_rows(summaries),
         max_depth=3,

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mtpd.control import reporting
+from mtpd.control.compared import quality_of_row
 from mtpd.control.reporting import Wanted
+from mtpd.report.build import document
+from mtpd.report.markdown import markdown
 from tests.fakes import study, views
 from tuner.candidates import Objective
 from tuner.types import Evicted, Observation, Resident, Unknown
@@ -76,6 +79,23 @@ def test_note_002_comes_out_with_residency_and_mean() -> None:
         assert one.row.residency == residency
         assert one.served == (one.row.arm.depth == 2)
         assert len(one.measurement_ids) == 12
+
+
+def test_a_measured_perplexity_stands_before_the_declared_one_and_names_its_row() -> None:
+    first = study.records()[1]
+    stored = views.perplexity(first.name, 5.7, number=9)
+    measured = replace(
+        first, view=replace(first.view, perplexity=stored), quality=quality_of_row(stored)
+    )
+    rows = reporting.matrix([measured, *study.records()[2:4]])
+    assert [row.perplexity_id for row in rows] == [9, None, None]
+    assert rows[0].quality is not None
+    assert rows[0].quality.perplexity == 5.7
+    (trap,) = [one for one in rows[0].traps if one.column == "perplexity"]
+    assert trap.trap == "corpus", "a hash and a name are not known to be the same text"
+    text = markdown(document(study.report(measured, *study.records()[2:4])))
+    assert "by their numbers in `mtpctl ppl --json`: qwen3.6-27b-b2 9." in text
+    assert "not measured here: qwen3.8-27b-q4_0, qwen3.8-27b-b2." in text
 
 
 def test_another_chunk_count_is_a_trap_and_no_difference() -> None:
@@ -189,6 +209,31 @@ def test_the_balance_rests_on_the_measured_row_cost() -> None:
     assert two.gain == pytest.approx(two.tokens_per_step / two.cost)
     assert two.measured == pytest.approx(46.6097 / 32.4)
     assert two.misfit == pytest.approx(0.0, abs=0.03)
+
+
+def test_depths_that_made_other_texts_have_no_measured_ratio_and_say_why() -> None:
+    told = depths((0, 32.4), (1, 44.3), (2, 46.6))
+    mixed = [replace(one, digest="other") if one.arm.depth == 2 else one for one in told]
+    found = reporting.model_report(study.record("m", mixed))
+    one, two = found.economics.balance
+    assert (one.trap, two.measured, two.misfit) == (None, None, None)
+    assert one.measured is not None
+    assert two.trap is not None
+    assert two.trap.trap == "text"
+    assert [[trap.trap for trap in row.traps] for row in found.depths] == [[], [], ["text"]]
+    text = markdown(document(study.report(study.record("m", mixed))))
+    assert "not comparable (text): m@2 and m@0 generated different texts for 1 of 1" in text
+
+
+def test_depths_over_other_prompts_than_the_first_are_marked() -> None:
+    told = depths((0, 32.4), (1, 44.3))
+    told += study.repetitions(
+        study.arm("m", 1), 40.0, (0.9,), Resident(), workload="prose", text="same"
+    )
+    found = reporting.model_report(study.record("m", told))
+    (trap,) = found.depths[1].traps
+    assert (trap.trap, trap.sentence) == ("cells", "measured over 2 prompts, m@0 over 1")
+    assert found.economics.balance[0].measured == pytest.approx(44.3 / 32.4), "the shared prompt"
 
 
 def test_an_assumed_row_cost_is_unknown() -> None:
