@@ -25,7 +25,7 @@ from mtpd.cli.configured import (
     warn,
 )
 from mtpd.cli.loading import load_config, strict_option
-from mtpd.config.files import file_problems
+from mtpd.config.files import file_problems, unreadable
 from mtpd.config.origins import describe_origins
 from mtpd.config.remarks import remark_text
 from mtpd.config.sources import hint_for
@@ -118,7 +118,7 @@ class _Checked:
 
 def _checked(path: Path | None, *, strict: bool, unread: tuple[str, ...]) -> _Checked:
     try:
-        loaded = load_config(path, strict=strict)
+        loaded = load_config(path, strict=strict, look=unreadable)
     except ConfigError as error:
         return _Checked(problems=error.problems, warnings=unread)
     problems = file_problems(loaded)

@@ -38,13 +38,14 @@ def load_config(
     *,
     overrides: Mapping[str, object] = MappingProxyType({}),
     strict: bool = False,
+    look: Callable[[str], str | None] = lambda _path: None,
 ) -> Config:
-    """Load a file of mtpd, of llama-swap or of llama.cpp's router.
+    """Load a file of mtpd, of llama-swap or of llama.cpp's router; ``look`` as in ``load``.
 
     Raises:
         ConfigError: With every problem; with ``strict`` also what is not honoured.
     """
-    config = load(path, overrides=overrides, environment=os.environ)
+    config = load(path, overrides=overrides, environment=os.environ, look=look)
     if strict and (lost := not_honoured(config)):
         raise ConfigError(lost, hint=STRICT_HINT)
     return config

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         WorkloadTable,
     )
 
-__all__ = ["build", "build_hardware", "build_workload"]
+__all__ = ["absolute", "build", "build_hardware", "build_workload"]
 
 _BUNDLED = "bundled:"
 
@@ -92,7 +92,7 @@ def build(
             binary=_binary(root.engine.binary, origins),
             tools_dir=None
             if root.engine.tools_dir is None
-            else _absolute(root.engine.tools_dir, ("engine", "tools_dir"), origins),
+            else absolute(root.engine.tools_dir, ("engine", "tools_dir"), origins),
             threads=root.engine.threads,
             extra_env=tuple(sorted(root.engine.extra_env.items())),
             load_stall_s=root.engine.load_stall_s,
@@ -125,7 +125,7 @@ def _server(table: ServerTable, origins: Origins) -> ServerConfig:
         listen_port=listen.port,
         control_socket=None
         if socket is None
-        else _absolute(socket, ("server", "control_socket"), origins),
+        else absolute(socket, ("server", "control_socket"), origins),
         max_waiting=table.max_waiting,
         queue_timeout_s=table.queue_timeout_s,
         watch_config=table.watch_config,
@@ -149,10 +149,10 @@ def _server(table: ServerTable, origins: Origins) -> ServerConfig:
 
 def _binary(text: str, origins: Origins) -> str:
     """A bare word is looked up later; anything with a slash is a path."""
-    return _absolute(text, ("engine", "binary"), origins) if "/" in text else text
+    return absolute(text, ("engine", "binary"), origins) if "/" in text else text
 
 
-def _absolute(text: str, key: KeyPath, origins: Origins) -> str:
+def absolute(text: str, key: KeyPath, origins: Origins) -> str:
     """A path relative to the file that names it; a bundled model's own path; or as it is."""
     if text.startswith(SCHEME):
         return text  # of a repository, and not there
@@ -199,7 +199,7 @@ def _profile(name: str, table: ModelTable, origins: Origins) -> Profile:
     at = ("models", name)
     return Profile(
         name=name,
-        model="" if table.model is None else _absolute(table.model, (*at, "model"), origins),
+        model="" if table.model is None else absolute(table.model, (*at, "model"), origins),
         opaque=build_opaque(table, _program(table.command, (*at, "command"), origins)),
         aliases=_aliases(name, table),
         served_as=table.served_as,
@@ -251,7 +251,7 @@ def _program(words: Sequence[str], at: KeyPath, origins: Origins) -> str:
     """The first word of a command: looked up later, or a path beside the file that names it."""
     if not words or "/" not in words[0]:
         return words[0] if words else ""
-    return _absolute(words[0], at, origins)
+    return absolute(words[0], at, origins)
 
 
 def _drafter(table: DrafterTable, at: KeyPath, origins: Origins) -> DrafterConfig:
@@ -262,7 +262,7 @@ def _drafter(table: DrafterTable, at: KeyPath, origins: Origins) -> DrafterConfi
         max_depth=table.max_depth,
         depth=table.depth,
         p_min=table.p_min,
-        model=None if table.model is None else _absolute(table.model, (*at, "model"), origins),
+        model=None if table.model is None else absolute(table.model, (*at, "model"), origins),
     )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from mtpd.compat import hub
 from mtpd.compat.remarks import Kind, Remark, as_table
-from mtpd.config.build import build, build_hardware, build_workload
+from mtpd.config.build import absolute, build, build_hardware, build_workload
 from mtpd.config.checks import check_hardware, check_root, check_workload, did_you_mean
 from mtpd.config.data import profiles_dir
 from mtpd.config.drafters import as_written, variant_names
@@ -32,10 +32,10 @@ from mtpd.config.validate import Validation
 from mtpd.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from mtpd.config.locate import Path as KeyPath
-    from mtpd.config.model import Config, HardwareProfile, Workload
+    from mtpd.config.model import Config, DrafterConfig, HardwareProfile, Workload
 
 __all__ = ["load"]
 
@@ -49,6 +49,7 @@ def load(
     *,
     overrides: Mapping[str, object] = MappingProxyType({}),
     environment: Mapping[str, str] = MappingProxyType({}),
+    look: Callable[[str], str | None] = lambda _path: None,
 ) -> Config:
     """Read everything and check it.
 
@@ -58,11 +59,13 @@ def load(
         overrides: Dotted key path (``server.listen``) to value, from the command line;
             None as a value means that the option was not given.
         environment: For ``${env.X}`` in a file of llama-swap, and where downloads are cached.
+        look: Says what is wrong with the file at a path, as a predicate. Asked where something
+            else is wrong already, so that who mends that need not ask again.
 
     Raises:
         ConfigError: With every problem that was found.
     """
-    return _Loading(path, overrides, environment).config()
+    return _Loading(path, overrides, environment, look).config()
 
 
 class _Loading:
@@ -73,7 +76,9 @@ class _Loading:
         path: Path | None,
         overrides: Mapping[str, object],
         environment: Mapping[str, str],
+        look: Callable[[str], str | None],
     ) -> None:
+        self.look = look
         self.environment = environment
         user = (path.parent / "profiles",) if path is not None else ()
         self.places = (*user, profiles_dir())
@@ -106,6 +111,7 @@ class _Loading:
         hardware = self.hardware(name, hardware_source)
         workloads = self.workloads()
         if self.problems or root is None:
+            self.look_at_files(root)
             raise ConfigError(_in_order(self.problems), hint=self.hint)
         config = build(
             root,
@@ -122,16 +128,44 @@ class _Loading:
             tokens=() if self.main is None else self.main.tokens,
         )
 
+    def look_at_files(self, root: RootTable | None) -> None:
+        """Tell which files of models are not there, beside what is wrong already."""
+        told = {problem.path for problem in self.problems}
+        models = {} if root is None else root.models
+        for name, table in models.items():
+            for key, text in (
+                (("model",), table.model),
+                (("drafter", "model"), table.drafter.model),
+            ):
+                at = ("models", name, *key)
+                if text is None or dotted(at) in told:
+                    continue
+                file = self.cached(absolute(text, at, self.origins))
+                why = self.look(file)
+                if why is not None:
+                    message = f"{file} {why}"
+                    self.problems.append(self.origins.problem(at, message, default_file=self.file))
+
+    def cached(self, file: str) -> str:
+        """The file of a model that is named by its repository, where it is there."""
+        model = hub.parse(file)
+        found = None if model is None else find_cached(model, self.environment)
+        return file if found is None else str(found)
+
+    def cached_drafter(self, drafter: DrafterConfig) -> DrafterConfig:
+        """The same of a drafter with a file of its own."""
+        return (
+            drafter if drafter.model is None else replace(drafter, model=self.cached(drafter.model))
+        )
+
     def with_cached(self, config: Config) -> Config:
         """The configuration with the files of models that are named by their repository."""
-        found = {
-            name: str(path)
-            for name, profile in config.profiles.items()
-            if (model := hub.parse(profile.model)) is not None
-            and (path := find_cached(model, self.environment)) is not None
-        }
         profiles = {
-            name: replace(profile, model=found.get(name, profile.model))
+            name: replace(
+                profile,
+                model=self.cached(profile.model),
+                drafter=self.cached_drafter(profile.drafter),
+            )
             for name, profile in config.profiles.items()
         }
         return replace(config, profiles=MappingProxyType(profiles))

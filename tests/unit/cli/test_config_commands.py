@@ -57,6 +57,24 @@ def test_check_tells_missing_models_and_a_missing_engine_together(home: Path) ->
     ]
 
 
+def test_check_tells_missing_models_beside_every_other_problem(home: Path) -> None:
+    path = write(
+        home,
+        '[server]\nlistn = 1\n[models.m]\nmodel = "m.gguf"\ncontxt = 1\n[models.n]\n'
+        'model = "~/n.gguf"\n[models.o]\nmodel = "bundled:tiny-chained.gguf"\n'
+        '[models.o.drafter]\nkind = "draft-model"\nmax_depth = 1\nmodel = "hf:org/o"\n',
+    )
+    result = run(check, "--config", path)
+    assert isinstance(result.exception, ConfigError)
+    told = [one.removeprefix(f"{path}:") for one in result.exception.problems]
+    assert told[0] == "2: server.listn: unknown key; did you mean 'listen'?"
+    assert told[1] == f"4: models.m.model: {home}/m.gguf does not exist"
+    assert told[2].startswith("5: models.m.contxt: unknown key")
+    assert told[3].startswith("7: models.n.model: '~' is not expanded here")
+    assert told[4].startswith("13: models.o.drafter.model: hf:org/o is not in the cache")
+    assert len(told) == 5
+
+
 def test_check_as_json_is_the_summary(home: Path) -> None:
     path = write(
         home, '[budget]\nhardware = "gfx906-16g-150w"\n[pools.p]\nmembers = ["tiny-chained"]\n'

@@ -108,11 +108,16 @@ def test_the_folder_of_older_builds(variable: str, below: str, tmp_path: Path) -
 
 
 def test_what_is_there_is_served_and_what_is_not_is_told(tmp_path: Path) -> None:
-    text = '[models.m]\nmodel = "hf:org/m:Q8_0"\n[models.n]\nmodel = "hf:org/n"\n'
+    text = (
+        '[models.m]\nmodel = "hf:org/m:Q8_0"\n[models.n]\nmodel = "hf:org/n"\n[models.m.drafter]\n'
+        'kind = "draft-model"\nmax_depth = 1\nmodel = "hf:org/m"\n'
+    )
     path = write(tmp_path / "mtpd.toml", text)
     download(tmp_path, "m-Q8_0.gguf")
     config = load(path, environment={"HF_HUB_CACHE": str(tmp_path)})
-    assert config.profiles["m"].model.endswith("/snapshots/abc/m-Q8_0.gguf")
+    file = config.profiles["m"].model
+    assert file.endswith("/snapshots/abc/m-Q8_0.gguf")
+    assert config.profiles["m"].drafter.model == file
     (missing,) = file_problems(config)
     assert missing == (
         f"{path}:4: models.n.model: hf:org/n is not in the cache of Hugging Face or llama.cpp, and"
