@@ -151,3 +151,30 @@ async def test_curl_works_as_documented() -> None:
             ended = await anyio.run_process(argv, check=False)
             assert ended.returncode == 0, (command, ended.stderr)
             assert ended.stdout
+
+
+RANKS = """
+[engine]
+binary = "embedded"
+threads = 1
+[models.ranks]
+model = "bundled:tiny-chained.gguf"
+context = 512
+purpose = "rerank"
+"""
+
+
+async def test_a_model_for_ranking_ranks_and_is_not_tuned() -> None:
+    async with home() as place:
+        place.config.write_text('[server]\nlisten = "127.0.0.1:0"\n' + RANKS)
+        async with daemon_at(place) as (running, client):
+            body = {"model": "ranks", "query": "a", "documents": ["one", "two"]}
+            for path in ("/v1/rerank", "/reranking"):
+                async with client.post(path, json=body) as reply:
+                    assert reply.status == 200
+                    ranked = (await reply.json())["results"]
+                # What a score is worth is the model's business: this one has no head for it.
+                assert sorted(one["index"] for one in ranked) == [0, 1]
+                assert all("relevance_score" in one for one in ranked)
+            with pytest.raises(InvalidError, match="ranks generates no text"):
+                await running.control.probe(model="ranks", depth=1, idempotency_key=None)
