@@ -14,7 +14,10 @@ from structlog.testing import capture_logs
 from mtpd.bus import Bus
 from mtpd.config.data import bundled_model
 from mtpd.config.model import Pool
-from mtpd.control.choices import Choices
+from mtpd.control.choices import Choice, Choices
+from mtpd.control.deciding import Member, PoolInputs
+from mtpd.control.pooling import Field
+from mtpd.control.recorded import encode_inputs
 from mtpd.control.recorder import StoreRecorder
 from mtpd.control.restore import restore
 from mtpd.engine.launch import LaunchPlanner
@@ -25,7 +28,9 @@ from mtpd.units import DeviceKey
 from tests.fakes.clock import FakeClock
 from tests.fakes.values import decision
 from tests.unit.control.made import BINARY, arm, config, observation, profile
-from tuner.types import Act
+from tuner.plan import History
+from tuner.pools import Objective
+from tuner.types import Act, Start
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -258,3 +263,51 @@ async def test_a_pool_without_any_choice_is_left_as_it_is(tmp_path: Path) -> Non
         choices = await old.restored()
     assert choices.measured("both") is None
     assert choices.pools() == {"both": "alpha"}
+
+
+async def test_tags_choose_by_the_members_that_are_as_they_were_measured(tmp_path: Path) -> None:
+    async with kept(tmp_path) as survives:
+        models = [
+            profile(name, model=str(survives.model(name)), tags=(f"of-{name}",))
+            for name in ("alpha", "beta")
+        ]
+        settings = config(*models, pools=(PAIR,))
+        planner = survives.planner(settings)
+        store = Measurements(db=survives.db, clock=FakeClock())
+        told = [
+            observation(arm(one.name), fingerprint=planner.fingerprint(one).digest)
+            for one in models
+        ]
+        cells = [await store.add(one, acceptance_source="none") for one in told]
+        members = tuple(
+            Member(
+                arm=one.arm,
+                history=History(
+                    observations=(one,),
+                    starts=(Start(arm=one.arm, start_id=one.start_id, residency=one.residency),),
+                ),
+            )
+            for one in told
+        )
+        inputs = PoolInputs(
+            subject="both", method="sweep", applied=True, objective=Objective.SPEED, members=members
+        )
+        await survives.journal.append(
+            decision(act=Act.CHOOSE, subject="both", arm=arm("alpha")),
+            measurement_ids=cells,
+            inputs=encode_inputs(inputs),
+        )
+
+        async def asked_for_beta() -> Choice:
+            choices = await survives.restored(settings)
+            found = choices.among(Field.of(PAIR, settings), frozenset({"of-beta"}))
+            assert found is not None
+            assert found.arm == arm("beta")
+            return found
+
+        found = await asked_for_beta()
+        assert (found.measured, found.reason.split(" (")[0]) == (True, "R2 speed: beta@0")
+        os.utime(survives.model("beta"), ns=(1, 1))
+        found = await asked_for_beta()
+        assert not found.measured
+        assert found.reason.startswith("the members of both were not compared yet: its first one")
