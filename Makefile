@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed-dev
 DEMO   := .venv-demo
 DEMO_STAMP := $(DEMO)/.installed
 
-.PHONY: demo test check bench endurance clean format lint types contracts deps spelling
+.PHONY: demo test check bench endurance systemd clean format lint types contracts deps spelling
 
 demo: $(DEMO_STAMP)  ## measure the two bundled models on this machine, choose, and serve
 	$(DEMO)/bin/mtpd demo $(DEMO_ARGS)
@@ -42,6 +42,9 @@ bench: $(STAMP)  ## measure, print, never assert; numbers go to docs/benchmarks.
 
 endurance: $(STAMP)  ## the tests that `make test` runs in part, in full
 	MTPD_ENDURANCE=1 $(BIN)/pytest --all-must-run -o min_tests=4 tests/faults/test_switches_under_load.py tests/faults/test_restarts_under_load.py
+
+systemd: $(STAMP)  ## the user's units under a real systemd --user in namespaces of its own; needs root
+	tests/systemd/nested.sh $(BIN)/python
 
 clean:
 	rm -rf $(VENV) $(DEMO) .bench .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.fakes.manager import Manager
     from tests.fakes.serve import Serving
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 OURS = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID")
 

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# The inside of nested.sh: one promise after the other.
+set -euo pipefail
+folder=$1 python=$2
+mtpd=$(dirname "$python")/mtpd
+
+mount --make-rprivate /
+umount --lazy /sys/fs/cgroup
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t tmpfs tmpfs /run
+mkdir -p /run/systemd/system /run/user/0
+chmod 700 /run/user/0
+export HOME=$folder XDG_RUNTIME_DIR=/run/user/0 XDG_CONFIG_HOME=$folder/config
+unset XDG_STATE_HOME XDG_CACHE_HOME NOTIFY_SOCKET
+
+port=$("$python" -c 'from mtpd.listen import free_port; print(free_port())')
+mkdir -p "$XDG_CONFIG_HOME/mtpd"
+cat > "$XDG_CONFIG_HOME/mtpd/mtpd.toml" <<CONFIG
+[server]
+listen = "127.0.0.1:$port"
+[engine]
+binary = "embedded"
+threads = 1
+[pools.default]
+members = ["tiny-chained"]
+CONFIG
+"$mtpd" install-units --user > /dev/null
+mkdir -p "$XDG_CONFIG_HOME/systemd/user/mtpd.service.d"
+printf '[Service]\nWatchdogSec=4s\nTimeoutAbortSec=2s\nRestartSec=5s\n' \
+    > "$XDG_CONFIG_HOME/systemd/user/mtpd.service.d/test.conf"
+
+/lib/systemd/systemd --user --show-status=no > "$folder/log" 2>&1 &
+manager=$!
+trap 'echo "FAILED at line $LINENO"; tail -20 "$folder/log"' ERR
+trap 'kill -TERM $manager; wait $manager || true' EXIT
+shown() { systemctl --user show mtpd.service --value --property "$1"; }
+until_is() {  # PROPERTY PATTERN: wait until it matches, for a minute
+    for _ in $(seq 300); do
+        if [[ $(shown "$1") == $2 ]]; then return; fi
+        sleep 0.2
+    done
+    echo "FAILED: $1 is '$(shown "$1")' and not '$2'"
+    tail -40 "$folder/log"
+    exit 1
+}
+promise() { echo "ok: $1"; }
+
+for _ in $(seq 100); do [ -S /run/user/0/systemd/private ] && break; sleep 0.1; done
+systemctl --user start mtpd.socket
+[ "$(shown ActiveState)" = inactive ]
+curl -sf --max-time 60 "http://127.0.0.1:$port/health" > /dev/null
+until_is ActiveState active
+promise "the first connection starts the daemon and is answered"
+
+until_is StatusText 'no model is loaded'
+curl -sf --max-time 60 "http://127.0.0.1:$port/completion" -H 'Content-Type: application/json' \
+    -d '{"model": "tiny-chained", "prompt": "x", "n_predict": 4}' > /dev/null
+until_is StatusText 'tiny-chained at depth *, host'
+promise "systemctl status shows the model, its depth and where it lies"
+
+main=$(shown MainPID)
+systemctl --user reload mtpd.service
+until_is ActiveState active
+[ "$(shown MainPID)" = "$main" ]
+promise "a reload leaves the daemon running"
+
+engine=$(pgrep -P "$main" | head -1)
+kill -KILL "$main"
+curl -sf --retry 0 --max-time 60 "http://127.0.0.1:$port/health" > /dev/null
+until_is NRestarts 1
+[ ! -e "/proc/$engine" ]
+promise "a killed daemon is started again, its engine is gone, and nobody was refused"
+
+until_is SubState running
+kill -STOP "$(shown MainPID)"
+until_is Result watchdog
+until_is NRestarts 2
+promise "a daemon that gives no sign of life is replaced"
+
+until_is SubState running
+sleep 10  # longer than WatchdogSec: one that works is left alone
+[ "$(shown NRestarts)" = 2 ]
+promise "a daemon that works gives its signs of life"
+
+systemctl --user stop mtpd.service 2> /dev/null  # its socket goes on, says systemd
+[ "$(shown Result)" = success ]
+promise "it stops as told"
+
+echo '[servr]' >> "$XDG_CONFIG_HOME/mtpd/mtpd.toml"
+systemctl --user start mtpd.service 2> /dev/null && exit 1
+until_is ActiveState failed
+[ "$(shown ExecMainStatus)" = 78 ]
+promise "a configuration that cannot be used is not tried again"
