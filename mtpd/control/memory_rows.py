@@ -104,7 +104,7 @@ def depth_memory(one: ArmMemory) -> DepthMemoryView:
 _RESTS_ON = {
     Source.MEASURED: "what a start of it was seen to take",
     Source.FORECAST: "predicted from the model file's header, at the upper end of the error",
-    Source.BOUND: "an upper bound by the model file's header: maybe much less",
+    Source.BOUND: "by the model file's header; maybe much less",
     Source.DECLARED: "vram_mib in its profile says so",
     Source.MISFIT: "a start that was given less did not fit",
 }
