@@ -162,7 +162,7 @@ def _positions(
     if hits is None and depth == 1 and one.accepted is not None:
         hits = (one.accepted,)
     if not hits:
-        return Unknown("the build counts no positions")
+        return Unknown("the positions were not counted")
     if steps is None:
         if one.arm.p_min:
             return Unknown("with p-min, steps without a draft are not told apart")

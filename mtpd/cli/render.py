@@ -264,7 +264,7 @@ def decision_sentence(decision: DecisionView) -> str:
 def choice_origin(choice: ChoiceView) -> str:
     """Whose choice it is; what an operator set comes with what the measurements chose."""
     if not choice.pinned:
-        return "measured" if choice.measured else "not measured yet"
+        return "measured" if choice.measured else "not measured"
     arm, name = choice.measured_arm, choice.arm.profile
     if arm is None:
         return f"set by an operator; no measured choice: mtpctl tune {name}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from mtpd.config.model import Purpose
 from mtpd.control.pooling import Comparison, Field
 from mtpd.errors import NotFoundError
 from mtpd.views import ArmView, ChoiceView
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from mtpd.views import DecisionView
     from tuner.types import Arm
 
-__all__ = ["Choice", "Choices"]
+__all__ = ["Choice", "Choices", "never_tuned"]
 
 log = structlog.get_logger()
 
@@ -143,6 +144,9 @@ class Choices:
 
     def _initial(self, profile: Profile) -> Choice:
         arm = profile.initial_arm()
+        never = never_tuned(profile)
+        if never is not None:
+            return Choice(arm=arm, reason=f"nothing is tuned: {profile.name} {never}")
         why = _CHANGED if profile.name in self._chosen else "not measured yet"
         origin = "its profile names this depth" if profile.drafter.depth else "no speculation"
         return Choice(arm=arm, reason=f"{why}: {origin} until mtpctl tune {profile.name} has run")
@@ -271,6 +275,15 @@ class Choices:
             pinned=choice.pinned,
             measured_arm=None if measured is None else ArmView.of(measured),
         )
+
+
+def never_tuned(profile: Profile) -> str | None:
+    """Why nothing of a model is measured or chosen, to be read after its name, or None."""
+    if profile.opaque is not None:
+        return "is no llama-server (kind = 'opaque')"
+    if profile.purpose is not Purpose.TEXT:
+        return f"generates no text (purpose = {profile.purpose.value!r})"
+    return None
 
 
 def _allowed(profile: Profile, wanted: ArmView) -> Arm | None:

@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from mtpd.calibrate import Sampling
-from mtpd.config.model import Purpose
 from mtpd.control.beforehand import need_cells
+from mtpd.control.choices import never_tuned
 from mtpd.control.limits import Limits
 from mtpd.control.tuning import TuningPlan
 from mtpd.errors import InvalidError, NotFoundError
@@ -151,14 +151,12 @@ def probe_plan(config: Configuration, model: str, depth: int) -> TuningPlan:
 
 
 def _measurable(profiles: tuple[Profile, ...]) -> None:
-    """Refuse what is started and stopped, and otherwise not known."""
+    """Refuse what does not decode on llama-server."""
     for profile in profiles:
-        if profile.opaque is not None:
-            msg = f"{profile.name} is no llama-server (kind = 'opaque'): there is nothing to tune"
-            raise InvalidError(msg, hint="name a model that runs on llama-server")
-        if profile.purpose is not Purpose.TEXT:
-            msg = f"{profile.name} generates no text (purpose = {profile.purpose.value!r})"
-            raise InvalidError(msg, hint="name a model that does: only decoding is measured")
+        why = never_tuned(profile)
+        if why is not None:
+            hint = "name a model that generates text on llama-server: only decoding is measured"
+            raise InvalidError(f"{profile.name} {why}: there is nothing to tune", hint=hint)
 
 
 def _depths(profile: Profile, asked: tuple[int, ...] | None, pool: Pool | None) -> tuple[int, ...]:

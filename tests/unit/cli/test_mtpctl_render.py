@@ -427,12 +427,12 @@ def test_live_traffic_shows_the_classes_that_matter_and_says_what_is_not_known()
         for number in range(5)
     ]
     (arm,) = live.classes[0].arms
-    blind = dataclasses.replace(arm, decode_tps=None, unidentified="the build counts no positions")
+    blind = dataclasses.replace(arm, decode_tps=None, unidentified="the positions were not counted")
     classes = (*small, dataclasses.replace(live.classes[1], arms=(blind,)))
     shown = dataclasses.replace(live, classes=classes, excluded={}, stale=(), moved=(), next=None)
     text = drawn(render.status_panel(dataclasses.replace(views.status(), live=(shown,))))
     assert f"long/code/greedy 69%: depth 0 {NONE} tok/s" in text
-    assert f"{ALPHA} unknown: the build counts no positions" in " ".join(text.split())
+    assert f"{ALPHA} unknown: the positions were not counted" in " ".join(text.split())
     assert "and 2 classes with fewer tokens" in text
     assert "left out" not in text
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from typing import Any
+
 import pytest
 
 from mtpd.config.live import LiveConfig
-from mtpd.config.model import Pool
+from mtpd.config.model import Opaque, Pool, Purpose
 from mtpd.control.choices import Choices
 from mtpd.control.ordered import ordered_arm
+from mtpd.control.plans import probe_plan
 from mtpd.errors import InvalidError, NotFoundError
 from mtpd.views import ArmView
 from tests.fakes.values import decision_view
@@ -33,6 +38,25 @@ def test_an_unmeasured_model_is_served_at_the_depth_that_its_profile_names() -> 
     assert found.reason == (
         "not measured yet: its profile names this depth until mtpctl tune alpha has run"
     )
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ({"purpose": Purpose.EMBEDDING}, "generates no text (purpose = 'embedding')"),
+        ({"purpose": Purpose.RERANK}, "generates no text (purpose = 'rerank')"),
+        (
+            {"opaque": Opaque(command=("whisper",), proxy="http://127.0.0.1:1")},
+            "is no llama-server (kind = 'opaque')",
+        ),
+    ],
+)
+def test_nobody_is_sent_to_tune_what_cannot_be_tuned(made: dict[str, Any], why: str) -> None:
+    beside = dataclasses.replace(profile("beside"), **made)
+    found = Choices(config=config(beside)).of_profile(beside)
+    assert found.reason == f"nothing is tuned: beside {why}"
+    with pytest.raises(InvalidError, match=re.escape(f"beside {why}: there is nothing to tune")):
+        probe_plan(config(beside), "beside", depth=1)
 
 
 def test_an_adopted_choice_is_served_with_its_reason_and_number() -> None:

@@ -97,7 +97,7 @@ def test_aggregate_counters_move_the_belief_and_leave_the_positions_unknown() ->
     assert expected_tokens(believed(live)) == pytest.approx(expected_tokens(LOW), abs=0.1)
     seen = tally(live, 3)
     assert seen.tokens_per_step == pytest.approx(expected_tokens(LOW), abs=0.01)
-    assert seen.acceptance(ALPHAS, 400) == Unknown("the build counts no positions")
+    assert seen.acceptance(ALPHAS, 400) == Unknown("the positions were not counted")
 
 
 def test_drift_in_all_classes_is_one_alarm_that_names_them_all() -> None:

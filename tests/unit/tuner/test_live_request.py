@@ -69,8 +69,8 @@ def test_depth_0_has_steps_and_no_positions() -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"per_position": None}, "the build counts no positions"),
-        ({"per_position": ()}, "the build counts no positions"),
+        ({"per_position": None}, "the positions were not counted"),
+        ({"per_position": ()}, "the positions were not counted"),
         ({"per_position": (140, 150)}, "the counters contradict each other"),
         ({"per_position": (140, 100, 10)}, "the counters contradict each other"),
         ({"per_position": (140, -1)}, "the counters contradict each other"),
