@@ -156,7 +156,8 @@ def _measurable(profiles: tuple[Profile, ...]) -> None:
         why = never_tuned(profile)
         if why is not None:
             hint = "name a model that generates text on llama-server: only decoding is measured"
-            raise InvalidError(f"{profile.name} {why}: there is nothing to tune", hint=hint)
+            msg = f"{profile.name} {why}: there is nothing to tune"
+            raise InvalidError(msg, hint=hint)
 
 
 def _depths(profile: Profile, asked: tuple[int, ...] | None, pool: Pool | None) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import pytest
 from mtpd.api import auth, problem, routes
 from mtpd.api.auth import Scope
 from mtpd.events import EVENT_TYPES
+from tuner.types import Act
 
 DOCS = Path(__file__).parents[3] / "docs"
 HTTP = (DOCS / "http_api.md").read_text(encoding="utf-8")
@@ -52,3 +53,8 @@ def test_every_problem_is_documented() -> None:
 def test_every_event_is_documented() -> None:
     kinds = set(EVENT_TYPES)
     assert {kind for kind in kinds if f"`{kind}`" not in HTTP} == set()
+
+
+def test_every_act_of_a_decision_is_documented() -> None:
+    row = next(line for line in HTTP.splitlines() if line.startswith("| `act` | choose"))
+    assert set(re.findall(r"[a-z_]+", row.split("|")[2])) - {"or"} == {act.value for act in Act}

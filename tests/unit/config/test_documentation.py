@@ -7,6 +7,7 @@ import pytest
 
 from mtpd.config import schema
 from mtpd.config.load import load
+from mtpd.config.origins import describe_origins
 from mtpd.config.schema import Table
 
 ROOT = Path(__file__).parents[3]
@@ -25,6 +26,37 @@ KEYS = sorted(
 @pytest.mark.parametrize(("table", "key"), KEYS)
 def test_every_key_is_documented(table: str, key: str) -> None:
     assert f"`{key}`" in DOCUMENT.read_text(), f"{key} of {table}"
+
+
+EVERYTHING = """
+[engine.extra_env]
+HIP_VISIBLE_DEVICES = "0"
+[budget]
+hardware = "gfx906-16g-150w"
+[pools.pool]
+members = ["llama"]
+[groups.group]
+members = ["other"]
+[models.llama]
+model = "m.gguf"
+quality = { perplexity = 5.6, stderr = 0.1, corpus = "wikitext-2", chunks = 32 }
+filters = { strip = ["a"], set = { b = 1 }, set_by_name = { llama = { d = 2 } } }
+[models.other]
+kind = "opaque"
+command = ["whisper-server", "${PORT}"]
+env = { TOKEN = "secret" }
+"""
+NOT_OF_MTPD_TOML = {"WorkloadTable", "PromptTable", "MessageTable"}
+NOT_VALUES = {"model_defaults", "drafters", "name"}
+"""Values of each model, and what its drafters are called: models of their own."""
+
+
+def test_every_key_is_shown_with_its_origin(tmp_path: Path) -> None:
+    path = tmp_path / "mtpd.toml"
+    path.write_text(EVERYTHING)
+    shown = {name for view in describe_origins(load(path)) for name in view.key.split(".")}
+    keys = {key for table, key in KEYS if table not in NOT_OF_MTPD_TOML}
+    assert keys - shown == NOT_VALUES
 
 
 def examples() -> list[str]:
