@@ -16,6 +16,7 @@ import click
 
 from mtpd.cli.configured import json_option
 from mtpd.cli.loading import load_config, strict_option, tell
+from mtpd.compat.hub import SCHEME
 from mtpd.compat.remarks import Kind
 from mtpd.config.locate import dotted
 from mtpd.config.remarks import remark_text
@@ -139,7 +140,9 @@ def _make_absolute(
         value = current.get(key[-1]) if isinstance(current, dict) else None
         if not isinstance(current, dict) or not isinstance(value, str):
             continue
-        if value.startswith("bundled:") or (key == ("engine", "binary") and "/" not in value):
+        if value.startswith(("bundled:", SCHEME)) or (
+            key == ("engine", "binary") and "/" not in value
+        ):
             continue  # no path: a model that comes with mtpd, or a program to look up
         current[key[-1]] = str(Path(folder) / value)
 

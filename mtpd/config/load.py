@@ -138,13 +138,12 @@ class _Loading:
                 (("drafter", "model"), table.drafter.model),
             ):
                 at = ("models", name, *key)
-                if text is None or dotted(at) in told:
-                    continue
-                file = self.cached(absolute(text, at, self.origins))
-                why = self.look(file)
-                if why is not None:
-                    message = f"{file} {why}"
-                    self.problems.append(self.origins.problem(at, message, default_file=self.file))
+                file = "" if text is None else self.cached(absolute(text, at, self.origins))
+                why = self.look(file) if file else None
+                message = f"{file} {why}"
+                problem = self.origins.problem(at, message, default_file=self.file)
+                if why is not None and problem.path not in told:
+                    self.problems.append(problem)
 
     def cached(self, file: str) -> str:
         """The file of a model that is named by its repository, where it is there."""

@@ -239,6 +239,12 @@ def test_a_preset_file_is_imported(folder: Path) -> None:
     assert "preset.ini:5: m.temp: not honoured: " in result.stderr
 
 
+def test_the_name_of_a_repository_is_imported_as_it_is(folder: Path) -> None:
+    (folder / "preset.ini").write_text("[m]\nhf-repo = org/m\nctx-size = 1024\nparallel = 1\n")
+    assert run(import_, "preset.ini", "--out", "made").exit_code == 0
+    assert load(folder / "made/mtpd.toml").profiles["m"].model == "hf:org/m"
+
+
 def test_check_tells_all_problems_of_a_foreign_file(folder: Path) -> None:
     (folder / "config.yaml").write_text(
         "models:\n  m:\n    cmd: llama-server --port ${PORT} -m /m -c 16\n    ttl: -5\n"
@@ -250,11 +256,13 @@ def test_check_tells_all_problems_of_a_foreign_file(folder: Path) -> None:
     assert isinstance(result.exception, ConfigError)
     assert result.exception.problems == (
         "config.yaml:3: models.m.cmd.-c: must be greater than or equal to 256, not 16",
+        "config.yaml:3: models.m.cmd.-m: /m does not exist",
         "config.yaml:4: models.m.ttl: must be a whole number of at least -1, not -5",
         (
             "config.yaml:6: models.n.cmd.-ctk: must be 'f32', 'f16', 'bf16', 'q8_0', 'q4_0',"
             " 'q4_1', 'iq4_nl', 'q5_0' or 'q5_1', not 'q9'"
         ),
+        "config.yaml:6: models.n.cmd.-m: /n does not exist",
         ("config.yaml:7: models.n.metadata.mtpd.contxt: unknown key; did you mean 'context'?"),
         (
             "config.yaml:7: models.n.metadata.mtpd.drafter.max_depth: must be at least 1 where"
@@ -269,6 +277,7 @@ def test_a_value_out_of_range_is_told_at_its_flag(folder: Path) -> None:
     result = run(check, "--config", "preset.ini")
     assert isinstance(result.exception, ConfigError)
     assert result.exception.problems == (
+        "preset.ini:2: m.model: /m does not exist",
         "preset.ini:3: m.c: must be greater than or equal to 256, not 16",
     )
 
