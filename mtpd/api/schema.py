@@ -64,7 +64,7 @@ class InvalidRequestError(Exception):
 class Body(BaseModel):
     """Base of the request bodies."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class SwitchBody(Body):

@@ -33,11 +33,21 @@ class _TwiceError(ValueError):
         self.key = key
 
 
+class _ConstantError(ValueError):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+
 def parse(body: bytes) -> Mapping[str, object] | BadBody:
     """The members of the object that a body is."""
     try:
         # Strictly UTF-8: json.loads would also guess UTF-16 and UTF-32, the engine does not.
-        parsed: object = json.loads(body.decode(), object_pairs_hook=_table)
+        parsed: object = json.loads(
+            body.decode(), object_pairs_hook=_table, parse_constant=_constant
+        )
+    except _ConstantError as error:
+        return BadBody(f"the body is not JSON: {error.name} is no value of it")
     except _TwiceError as error:
         return BadBody(f"the key {error.key[:100]!r} comes twice", error.key[:100])
     except (ValueError, RecursionError) as error:
@@ -58,6 +68,11 @@ def _table(pairs: list[tuple[str, object]]) -> dict[str, object]:
                 raise _TwiceError(key)
             seen.add(key)
     return table
+
+
+def _constant(name: str) -> object:
+    """Python would take NaN and the infinities, which are larger than no limit or than any."""
+    raise _ConstantError(name)
 
 
 def _is_deeper(top: object, levels: int) -> bool:

@@ -76,6 +76,12 @@ def test_nothing_is_coerced(raw: bytes) -> None:
         parse_body(raw, SwitchBody)
 
 
+@pytest.mark.parametrize("limit", [b"Infinity", b"1e999", b"NaN"])
+def test_a_limit_is_a_finite_number(limit: bytes) -> None:
+    problem = refused(b'{"subject": "a", "max_joules": ' + limit + b"}").problem
+    assert [error.path for error in problem.errors] == ["max_joules"]
+
+
 @pytest.mark.parametrize("raw", [b"{", b"nope", b'{"subject": "a"} x', b"\xff"])
 def test_what_is_not_json_is_named_so(raw: bytes) -> None:
     problem = refused(raw).problem

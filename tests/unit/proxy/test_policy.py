@@ -159,6 +159,12 @@ def test_a_key_may_not_come_twice(body: bytes, key: str) -> None:
     assert parse(body) == BadBody(f"the key {key!r} comes twice", key)
 
 
+@pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
+def test_what_only_python_takes_for_a_number_is_refused(name: str) -> None:
+    body = f'{{"model": "a", "sampling": {{"temperature": {name}}}}}'.encode()
+    assert parse(body) == BadBody(f"the body is not JSON: {name} is no value of it")
+
+
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: (
