@@ -71,6 +71,7 @@ def sent(pieces: list[bytes]) -> bytes:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_every_byte_arrives_in_order_in_ten_thousand_chunkings() -> None:
     rng = random.Random(5)  # noqa: S311 - a reproducible chunking
     for _ in range(STREAMS):
