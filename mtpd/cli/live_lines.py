@@ -18,7 +18,9 @@ CLASSES: Final = 4
 
 
 def live_lines(live: LiveProfileView) -> Iterator[tuple[str, str]]:
-    """Names and values of one model's traffic."""
+    """Names and values of one model's traffic; none where there is nothing to tell."""
+    if not _is_worth_a_line(live):
+        return
     yield "live", f"{live.profile}: {_counts(live)}"
     by_share = sorted(live.classes, key=lambda one: -one.share)
     for one in by_share[:CLASSES]:
@@ -32,6 +34,11 @@ def live_lines(live: LiveProfileView) -> Iterator[tuple[str, str]]:
         yield "stale", "; ".join(live.stale)
     if live.next is not None:
         yield "next", live.next.says
+
+
+def _is_worth_a_line(live: LiveProfileView) -> bool:
+    quiet = live.next is None or live.next.act == "keep"
+    return bool(live.requests or live.excluded or live.moved or live.stale) or not quiet
 
 
 def _counts(live: LiveProfileView) -> str:

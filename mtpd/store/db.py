@@ -243,8 +243,9 @@ def _connect(path: Path, clock: Clock) -> sqlite3.Connection:
     conn = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_TIMEOUT_S)
     try:
         _prepare(conn, path)
-        for version in migrate.migrate(conn, clock):
-            log.info("store.migrated", path=str(path), version=version)
+        applied = migrate.migrate(conn, clock)
+        if applied:
+            log.info("store.migrated", path=str(path), version=applied[-1])
     except BaseException:
         conn.close()
         raise

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from mtpd.cli import explaining, lists, render
 from mtpd.cli.cells import ALPHA, NONE, clock_text, duration, ranges, size
+from mtpd.cli.live_lines import live_lines
 from mtpd.cli.mtpctl import cli
 from mtpd.cli.operations import model_report, operation_report
 from mtpd.memory_views import NeedView
@@ -435,6 +436,49 @@ def test_live_traffic_shows_the_classes_that_matter_and_says_what_is_not_known()
     assert f"{ALPHA} unknown: the positions were not counted" in " ".join(text.split())
     assert "and 2 classes with fewer tokens" in text
     assert "left out" not in text
+
+
+def test_a_model_without_traffic_has_a_line_only_if_something_is_to_be_done() -> None:
+    live = views.live()
+    assert live.next is not None
+    idle = dataclasses.replace(
+        live,
+        requests=0,
+        excluded={},
+        classes=(),
+        moved=(),
+        stale=(),
+        next=dataclasses.replace(live.next, act="keep"),
+    )
+    told = (
+        dataclasses.replace(idle, next=live.next),
+        dataclasses.replace(idle, requests=1),
+        dataclasses.replace(idle, excluded={"cancelled": 1}),
+        dataclasses.replace(idle, moved=live.moved),
+        dataclasses.replace(idle, stale=live.stale),
+    )
+    assert [*live_lines(idle), *live_lines(dataclasses.replace(idle, next=None))] == []
+    assert all(dict(live_lines(one))["live"].startswith(live.profile) for one in told)
+
+
+def test_the_status_fits_80_columns_whatever_models_are_called() -> None:
+    view = views.status()
+    long = "org-with-a-long-name-" * 6
+    (engine,) = view.engines
+    refused = dataclasses.replace(views.quarantined(), profile=long, reason=f"died of {long}")
+    text = drawn(
+        render.status_panel(
+            dataclasses.replace(
+                view,
+                engines=(engine, dataclasses.replace(engine, profile=long)),
+                quarantine=(refused,),
+                live=(views.live(), dataclasses.replace(views.live(), profile=long)),
+            )
+        )
+    )
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count("live  ") == text.count("  next  ") == 2
+    assert "quarantine" in text
 
 
 @pytest.mark.parametrize(
