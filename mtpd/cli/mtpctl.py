@@ -48,8 +48,9 @@ def cli(**_connection: object) -> None:
     """Ask and steer a running mtpd over its control socket.
 
     The socket is found in this order: --socket, $MTPD_SOCKET, the runtime directory
-    ($RUNTIME_DIRECTORY, else $XDG_RUNTIME_DIR/mtpd), /run/mtpd. Exit codes: 0 done,
-    1 failed with a reason, 2 usage, 3 daemon not reachable, 78 configuration.
+    ($RUNTIME_DIRECTORY, else $XDG_RUNTIME_DIR/mtpd, else run in the state directory),
+    /run/mtpd/control.sock, /run/mtpd-control.sock. Exit codes: 0 done, 1 failed with a
+    reason, 2 usage, 3 daemon not reachable, 78 configuration.
     """
 
 
