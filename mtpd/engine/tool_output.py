@@ -32,6 +32,7 @@ _RUNNING: Final = re.compile(r"\[(\d{1,9})\]([^\s,\[\]]{1,64}),")
 _ANNOUNCED: Final = re.compile(r"perplexity over (\d{1,9}) chunks, n_ctx=(\d{1,9})")
 _FINAL: Final = re.compile(r"Final estimate: PPL = (\S{1,64}) \+/- (\S{1,64})")
 _TENSOR: Final = re.compile(r"\[ *(\d{1,6})/ *\d{1,6}\]")
+_MOST: Final = 2**31 - 1
 _BENCH_STEP: Final = re.compile(r"benchmark (\d{1,6})/(\d{1,6}): starting")
 
 
@@ -157,27 +158,42 @@ def _positive(text: str) -> float | None:
 def _row(found: Json) -> BenchRow | None:
     if not isinstance(found, dict):
         return None
-    prompt, generated, speed = (found.get(key) for key in ("n_prompt", "n_gen", "avg_ts"))
-    if not isinstance(prompt, int) or not isinstance(generated, int):
+    prompt, generated = _count(found.get("n_prompt")), _count(found.get("n_gen"))
+    speed = _finite(found.get("avg_ts"))
+    if prompt is None or generated is None or prompt + generated == 0:
         return None
-    if min(prompt, generated) < 0 or prompt + generated == 0:
+    if speed is None or speed <= 0:
         return None
-    if not isinstance(speed, int | float) or not math.isfinite(speed) or speed <= 0:
-        return None
-    depth, spread, samples = (found.get(key) for key in ("n_depth", "stddev_ts", "samples_ts"))
-    listed = samples if isinstance(samples, list) else []
+    samples = found.get("samples_ts")
+    listed = map(_finite, samples if isinstance(samples, list) else ())
     return BenchRow(
         prompt_tokens=prompt,
         gen_tokens=generated,
-        depth=depth if isinstance(depth, int) else 0,
-        tps=float(speed),
-        tps_sd=float(spread) if isinstance(spread, int | float) and math.isfinite(spread) else None,
-        samples=tuple(
-            float(one) for one in listed if isinstance(one, int | float) and math.isfinite(one)
-        ),
+        depth=_count(found.get("n_depth")) or 0,
+        tps=speed,
+        tps_sd=_finite(found.get("stddev_ts")),
+        samples=tuple(one for one in listed if one is not None),
         build=_build(found),
         backends=str(found.get("backends") or "unknown"),
     )
+
+
+def _count(value: Json) -> int | None:
+    """A number of tokens; llama-bench has them in 32 bits."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= _MOST else None
+
+
+def _finite(value: Json) -> float | None:
+    """A number; JSON has larger ones than there are floats."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _build(found: Mapping[str, Json]) -> str:

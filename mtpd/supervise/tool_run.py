@@ -27,6 +27,8 @@ __all__ = ["ToolRunner"]
 
 QUIET_S = 1800.0
 """A tool that prints nothing for so long hangs; a pass over four chunks takes minutes on a CPU."""
+PRINTED_BYTES = 64 * 1024 * 1024
+"""A tool that prints more than so much never ends, and its device serves nobody meanwhile."""
 KEPT_CHARS = 4 * 1024 * 1024
 """Of each pipe; a perplexity over a whole corpus prints some 20 KiB."""
 _LAST_LINES = 3
@@ -47,18 +49,23 @@ class Spawner(Protocol):
 
 
 class _Texts:
-    """The text of each pipe, whole."""
+    """The text of each pipe, whole, and a scope that is cancelled once there is too much."""
 
-    def __init__(self, on_text: Callable[[tuple[str, ...]], None]) -> None:
-        self._on_text = on_text
+    def __init__(self, on_text: Callable[[tuple[str, ...]], None], most: int) -> None:
+        self._on_text, self._most = on_text, most
         self._taken: dict[int, bytearray] = {}
         self.count = 0
+        self.patience = anyio.CancelScope()
 
     def feed(self, pipe: int, data: bytes) -> None:
         kept = self._taken.setdefault(pipe, bytearray())
-        kept += data[: KEPT_CHARS - len(kept)]
+        more = data[: KEPT_CHARS - len(kept)]
+        kept += more
         self.count += len(data)
-        self._on_text(self.all())
+        if self.count > self._most:
+            self.patience.cancel()
+        if more:
+            self._on_text(self.all())
 
     def end(self, pipe: int) -> None:
         """Nothing is held back."""
@@ -83,10 +90,13 @@ class ToolRunner:
     Args:
         spawner: Creates the process.
         quiet_s: How long it may print nothing.
+        printed: How many bytes it may print.
     """
 
-    def __init__(self, spawner: Spawner, *, quiet_s: float = QUIET_S) -> None:
-        self._spawner, self._quiet_s = spawner, quiet_s
+    def __init__(
+        self, spawner: Spawner, *, quiet_s: float = QUIET_S, printed: int = PRINTED_BYTES
+    ) -> None:
+        self._spawner, self._quiet_s, self._printed = spawner, quiet_s, printed
 
     async def run(
         self, command: Command, *, name: str, on_text: Callable[[tuple[str, ...]], None]
@@ -103,9 +113,9 @@ class ToolRunner:
 
         Raises:
             BinaryError: It could not be started.
-            EngineError: It ended with an error, or printed nothing for too long.
+            EngineError: It ended with an error, printed nothing for too long, or without end.
         """
-        texts = _Texts(on_text)
+        texts = _Texts(on_text, self._printed)
         ended: list[Exit] = []
         try:
             child = self._spawner.spawn(
@@ -115,7 +125,11 @@ class ToolRunner:
             message = f"{name} cannot be started: {error.strerror}"
             raise BinaryError(message) from error
         try:
-            await self._closed(child, texts, name)
+            with texts.patience:
+                await self._closed(child, texts, name)
+            if texts.patience.cancelled_caught:
+                message = f"{name} printed more than {self._printed} bytes and was ended"
+                raise EngineError(message, failure=FailureClass.HANG)
         finally:
             child.signal(SIGKILL)
             with anyio.CancelScope(shield=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +36,32 @@ def test_no_text_makes_a_parser_raise(texts: list[str]) -> None:
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
 def test_no_json_makes_the_parser_of_llama_bench_raise(value: object) -> None:
     assert isinstance(read_bench((json.dumps(value),)), Absent)
+
+
+FIELD = st.none() | st.booleans() | st.integers() | st.floats() | st.just(10**400) | st.text()
+
+
+@given(st.lists(FIELD, min_size=6, max_size=6))
+def test_any_value_in_a_test_of_llama_bench_is_read_or_refused(values: list[object]) -> None:
+    keys = ("n_prompt", "n_gen", "avg_ts", "n_depth", "stddev_ts", "samples_ts")
+    one = dict(zip(keys, values, strict=True)) | {"samples_ts": values}
+    rows = read_bench((json.dumps([one]),))
+    if isinstance(rows, Absent):
+        return
+    (row,) = rows
+    for count in (row.prompt_tokens, row.gen_tokens, row.depth):
+        assert type(count) is int
+        assert 0 <= count < 2**31
+    assert 0 < row.tps < math.inf
+    assert all(math.isfinite(speed) for speed in row.samples)
+
+
+@pytest.mark.parametrize("key", ["avg_ts", "stddev_ts", "samples_ts", "n_prompt", "n_depth"])
+def test_a_number_that_is_larger_than_any_float_is_not_known(key: str) -> None:
+    huge: object = [10**400] if key == "samples_ts" else 10**400
+    one = {"n_prompt": 512, "n_gen": 0, "avg_ts": 7.5, "stddev_ts": 0.5} | {key: huge}
+    rows = read_bench((json.dumps([one]),))
+    assert isinstance(rows, Absent) is (key in {"avg_ts", "n_prompt"})
 
 
 @given(NLLS, st.data())

@@ -10,7 +10,7 @@ import pytest
 
 from mtpd.errors import EngineError
 from mtpd.supervise.spawn import ShimSpawner
-from mtpd.supervise.tool_run import ToolRunner
+from mtpd.supervise.tool_run import KEPT_CHARS, ToolRunner
 from mtpd.types import Command, FailureClass
 
 if TYPE_CHECKING:
@@ -27,10 +27,11 @@ async def ran(
     script: str,
     *,
     quiet_s: float = 60.0,
+    printed: int = 1024 * 1024,
     on_text: Callable[[tuple[str, ...]], None] = nothing,
 ) -> tuple[str, ...]:
     command = Command(argv=("/bin/sh", "-c", script), env=ENV)
-    return await ToolRunner(ShimSpawner(), quiet_s=quiet_s).run(
+    return await ToolRunner(ShimSpawner(), quiet_s=quiet_s, printed=printed).run(
         command, name="llama-x", on_text=on_text
     )
 
@@ -102,3 +103,22 @@ async def test_who_gives_up_leaves_no_process_behind() -> None:
             await ran("echo $$; sleep 1000", on_text=on_text)
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
+
+
+async def test_a_tool_that_prints_without_end_is_ended() -> None:
+    with anyio.fail_after(60):
+        with pytest.raises(EngineError, match="printed more than 1000 bytes and was") as failed:
+            await ran("while :; do echo garbage; done", printed=1000)
+    assert failed.value.failure == FailureClass.HANG
+
+
+async def test_what_is_not_kept_is_not_told() -> None:
+    heard: list[int] = []
+    size = KEPT_CHARS + 1024 * 1024
+    (text,) = await ran(
+        f"head -c {size} /dev/zero | tr '\\0' x",
+        printed=size,
+        on_text=lambda texts: heard.append(len(texts[0])),
+    )
+    assert len(text) == KEPT_CHARS
+    assert heard == sorted(set(heard)), "told again without anything new"
