@@ -5,6 +5,7 @@ Nothing is enabled or started: the commands that do so are printed.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -35,6 +36,7 @@ SERVICE = "mtpd.service"
 POWERCAP = "mtpd-powercap.service"
 HIDDEN = (Path("/home"), Path("/root"), Path("/run/user"))
 """What ``ProtectHome=yes`` of the system's service hides."""
+_UNSTARTABLE = re.compile(r"""[\x00-\x1f\x7f"'\\]""")
 SERVICE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 """Where a service looks for programs, whatever the ``PATH`` of the one who installs it."""
 
@@ -139,6 +141,7 @@ def _program() -> tuple[str, ...]:
 
 def _texts(target: _Target) -> dict[Path, str]:
     """Every file by its path."""
+    _refuse_unstartable(target.program[0])
     server = target.loaded.server
     if not server.listen_port:
         origin = target.loaded.origins.get("server.listen", "default")
@@ -146,6 +149,16 @@ def _texts(target: _Target) -> dict[Path, str]:
         raise ConfigError((problem,), hint="name a port, e.g. 127.0.0.1:8080")
     setup = Setup(program=target.program, config=str(target.config), listen=server.listen)
     return {at: filled(file.read_text(encoding="utf-8"), setup) for at, file in _places(target)}
+
+
+def _refuse_unstartable(program: str) -> None:
+    """Refuse a program that systemd would not start, however its path is written."""
+    if _UNSTARTABLE.search(program):
+        message = (
+            f"systemd starts no program whose path has a quote, a backslash or a control"
+            f" character, as {program!r} has"
+        )
+        raise MtpdError(message, hint="install mtpd into another folder, e.g. /opt/mtpd")
 
 
 def _places(target: _Target) -> Iterator[tuple[Path, Path]]:
@@ -240,16 +253,27 @@ def _refuse_hidden(target: _Target) -> None:
 
 def _write(texts: Mapping[Path, str], *, force: bool) -> None:
     try:
-        others = [at for at, text in texts.items() if at.is_file() and at.read_text() != text]
+        others = [
+            at for at, text in texts.items() if at.is_file() and at.read_bytes() != text.encode()
+        ]
         if others and not force:
             names = "\n".join(f"{at} is already there and is different" for at in others)
             hint = "--force replaces them; changes of your own belong in a drop-in: systemctl edit"
             raise MtpdError(names, hint=hint)
-        for at, text in texts.items():
+    except OSError as error:
+        raise _unwritten(next(iter(texts)), error) from error
+    for at, text in texts.items():
+        try:
             at.parent.mkdir(parents=True, exist_ok=True)
             at.write_text(text, encoding="utf-8")
             at.chmod(0o644)
-    except OSError as error:
-        message = f"{error.filename} cannot be written: {error.strerror}"
-        hint = "run it with sudo, or use --user; --dry-run only prints"
-        raise MtpdError(message, hint=hint) from error
+        except OSError as error:
+            raise _unwritten(at, error) from error
+
+
+def _unwritten(at: Path, error: OSError) -> MtpdError:
+    message = f"{error.filename or at} cannot be written: {error.strerror}"
+    hint = "run it with sudo, or use --user; --dry-run only prints"
+    if error.errno == errno.ENOSPC:
+        hint = "make room on that disk, then run it again with --force"
+    return MtpdError(message, hint=hint)

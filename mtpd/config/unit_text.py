@@ -13,6 +13,7 @@ __all__ = ["Setup", "command_line", "filled"]
 
 _COMMAND = re.compile(r"^ExecStart=\S+ (?P<does>.+) --config \S+$", re.MULTILINE)
 _ADDRESS = re.compile(r"^ListenStream=[\d.]+:\d+$", re.MULTILINE)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PLAIN = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 
@@ -42,11 +43,15 @@ def filled(text: str, setup: Setup) -> str:
 
 
 def command_line(words: Sequence[str]) -> str:
-    """Words as systemd splits them again; nothing in them is a specifier or a variable."""
-    return " ".join(_quoted(word) for word in words)
+    """Words as systemd splits them again; nothing in them is a specifier or a variable.
+
+    ``:`` turns variables off (systemd 244): the path of the program knows no ``$$`` for ``$``.
+    """
+    literal = ":" if any("$" in word for word in words) else ""
+    return literal + " ".join(_quoted(word) for word in words)
 
 
 def _quoted(word: str) -> str:
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
-    escaped = escaped.replace("%", "%%").replace("$", "$$")
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    escaped = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", escaped)
     return escaped if _PLAIN.fullmatch(word) else f'"{escaped}"'

@@ -207,3 +207,19 @@ def test_the_program_is_this_installation_unless_another_is_named(machine: Machi
 @pytest.mark.parametrize("words", [("--prefix",), ("--nonsense",)])
 def test_wrong_use_is_2(machine: Machine, words: Sequence[str]) -> None:
     assert machine.run(*words)[0] == 2
+
+
+@pytest.mark.parametrize("name", ['a"b', "a'b", "a\\b", "a\nb"])
+def test_a_program_that_systemd_would_not_start_is_refused(machine: Machine, name: str) -> None:
+    code, _, err = machine.install("--program", f"/opt/{name}/mtpd")
+    assert (code, machine.files()) == (1, [])
+    assert "systemd starts no program whose path has a quote" in " ".join(err.split())
+
+
+def test_a_file_that_is_no_text_is_one_that_is_different(machine: Machine) -> None:
+    assert machine.install()[0] == 0
+    unit = machine.prefix / "systemd" / "system" / "mtpd.service"
+    unit.write_bytes(b"\xff\xfe")
+    code, _, err = machine.install()
+    assert code == 1
+    assert f"{unit} is already there and is different" in err
