@@ -7,6 +7,7 @@ reading it alone is dear: a key may not come twice, and nesting has a limit.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ __all__ = ["MAX_DEPTH", "BadBody", "parse"]
 
 MAX_DEPTH = 128
 """Of arrays and objects within each other."""
+_TOLD = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +35,10 @@ class _TwiceError(ValueError):
         self.key = key
 
 
-class _ConstantError(ValueError):
-    def __init__(self, name: str) -> None:
+class _NumberError(ValueError):
+    def __init__(self, reason: str) -> None:
         super().__init__()
-        self.name = name
+        self.reason = reason
 
 
 def parse(body: bytes) -> Mapping[str, object] | BadBody:
@@ -44,10 +46,13 @@ def parse(body: bytes) -> Mapping[str, object] | BadBody:
     try:
         # Strictly UTF-8: json.loads would also guess UTF-16 and UTF-32, the engine does not.
         parsed: object = json.loads(
-            body.decode(), object_pairs_hook=_table, parse_constant=_constant
+            body.decode(),
+            object_pairs_hook=_table,
+            parse_constant=_constant,
+            parse_float=_finite,
         )
-    except _ConstantError as error:
-        return BadBody(f"the body is not JSON: {error.name} is no value of it")
+    except _NumberError as error:
+        return BadBody(error.reason)
     except _TwiceError as error:
         return BadBody(f"the key {error.key[:100]!r} comes twice", error.key[:100])
     except (ValueError, RecursionError) as error:
@@ -72,7 +77,17 @@ def _table(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _constant(name: str) -> object:
     """Python would take NaN and the infinities, which are larger than no limit or than any."""
-    raise _ConstantError(name)
+    reason = f"the body is not JSON: {name} is no value of it"
+    raise _NumberError(reason)
+
+
+def _finite(text: str) -> float:
+    """1e999 is JSON, but no engine takes it, and Python would write ``Infinity`` for it."""
+    number = float(text)
+    if math.isinf(number):
+        reason = f"the number {text[:_TOLD]} in the body is too large"
+        raise _NumberError(reason)
+    return number
 
 
 def _is_deeper(top: object, levels: int) -> bool:

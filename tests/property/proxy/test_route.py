@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 from mtpd.proxy.route import BadBody, Meaning, Names, PoolMeaning, Routed, UnknownModel, route
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner),
     max_leaves=8,
 )

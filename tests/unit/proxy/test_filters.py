@@ -35,8 +35,8 @@ def always(name: str, value: object, *, soft: bool = False) -> Setting:
     [
         (
             Filters(strip=(("top_k",), ("seed",))),
-            b'{ "seed": 1, "model" : "m",\t"x": 1e400 , "top_k":5 }\n',
-            b'{ "model" : "m",\t"x": 1e400 }\n',
+            b'{ "seed": 1, "model" : "m",\t"x": 1e30 , "top_k":5 }\n',
+            b'{ "model" : "m",\t"x": 1e30 }\n',
         ),
         (Filters(strip=(("a", "b"),)), b'{"a":{"b":1,"c":[ 2]}}', b'{"a":{"c": [2]}}'),
         (Filters(strip=(("a", "b"),)), b'{"a": 1, "b": 2}', b'{"a": 1, "b": 2}'),

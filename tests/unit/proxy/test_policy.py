@@ -165,6 +165,12 @@ def test_what_only_python_takes_for_a_number_is_refused(name: str) -> None:
     assert parse(body) == BadBody(f"the body is not JSON: {name} is no value of it")
 
 
+@pytest.mark.parametrize("text", ["1e999", "-1e999", "9" * 400 + ".0"])
+def test_a_number_that_would_be_written_as_infinity_is_refused(text: str) -> None:
+    body = f'{{"model": "a", "chat_template_kwargs": {{"x": {text}}}}}'.encode()
+    assert parse(body) == BadBody(f"the number {text[:40]} in the body is too large")
+
+
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: (
