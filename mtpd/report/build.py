@@ -7,6 +7,7 @@ whose note names the trap, and what is not known is said.
 from __future__ import annotations
 
 import re
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from mtpd.report import plots
@@ -78,7 +79,11 @@ def document(view: ReportView) -> Document:
         sections=(
             _matrix(view),
             *_pairs(view.pairs),
-            *(part for model in view.models for part in _model(model)),
+            *(
+                part
+                for model, file in zip(view.models, _files(view.models), strict=True)
+                for part in _model(model, file)
+            ),
             _recommended(view),
         ),
     )
@@ -233,15 +238,25 @@ def _pair_row(pair: PairView, notes: _Notes) -> tuple[str, ...]:
     )
 
 
-def _model(model: ReportModelView) -> Iterator[Section]:
-    slug = re.sub(r"[^A-Za-z0-9._-]", "_", model.model)
+def _files(models: Sequence[ReportModelView]) -> Iterator[str]:
+    """How the files of each model's drawings begin; ``a+b`` and ``a_b`` have two beginnings."""
+    taken: set[str] = set()
+    for model in models:
+        plain = re.sub(r"[^A-Za-z0-9._-]", "_", model.model)
+        possible = chain((plain,), (f"{plain}-{n}" for n in count(2)))
+        name = next(one for one in possible if one not in taken)
+        taken.add(name)
+        yield name
+
+
+def _model(model: ReportModelView, file: str) -> Iterator[Section]:
     figures = []
     if (curve := plots.depth_curve(model)) is not None:
         caption = f"{model.model}: tokens per second by draft depth. {plots.LEGEND}"
-        figures.append(Figure(name=f"{slug}-depth", caption=caption, svg=curve))
+        figures.append(Figure(name=f"{file}-depth", caption=caption, svg=curve))
     if (accepted := plots.acceptance(model)) is not None:
         caption = f"{model.model}: acceptance by draft position, with 95 % intervals."
-        figures.append(Figure(name=f"{slug}-acceptance", caption=caption, svg=accepted))
+        figures.append(Figure(name=f"{file}-acceptance", caption=caption, svg=accepted))
     if not model.depths:
         said = f"Not measured. `mtpctl sweep {model.model}` fills this table, tune serves the best."
         yield Section(title=model.model, paragraphs=(said,))

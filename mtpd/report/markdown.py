@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ def markdown(document: Document, picture: Callable[[Figure], str] | None = None)
 
     Args:
         document: What to write.
-        picture: The address of a drawing; None where there are no files beside the text.
+        picture: The file name of a drawing; None where there are no files beside the text.
     """
     parts = [f"# {_plain(document.title)}", *map(_prose, document.lead)]
     for section in document.sections:
@@ -40,7 +41,7 @@ def _section(section: Section, picture: Callable[[Figure], str] | None) -> Itera
         yield "\n".join(f"- {_prose(remark)}" for remark in section.remarks)
     if picture is not None:
         for figure in section.figures:
-            yield f"![{_plain(figure.caption)}]({picture(figure)})"
+            yield f"![{_plain(figure.caption)}]({quote(picture(figure))})"
 
 
 def _table(table: Table) -> str:

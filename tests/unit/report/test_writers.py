@@ -88,6 +88,18 @@ def test_markdown_shows_drawings_only_where_they_are_files() -> None:
     assert "](r-qwen3.6-27b-b2-depth.svg)" in markdown(told, lambda one: f"r-{one.name}.svg")
 
 
+def test_drawings_of_names_that_look_alike_do_not_replace_each_other() -> None:
+    told = document(study.report(study.sweep("a+b"), study.sweep("a_b"), study.sweep("a_b-2")))
+    names = [figure.name for figure in told.figures]
+    assert len(set(names)) == len(names)
+    assert {"a_b-depth", "a_b-2-depth", "a_b-2-2-depth"} <= set(names)
+
+
+def test_a_drawing_is_found_whatever_its_file_is_called() -> None:
+    text = markdown(document(study.report(study.sweep())), lambda one: f"my (r)-{one.name}.svg")
+    assert "](my%20%28r%29-qwen3.6-27b-b2-depth.svg)" in text
+
+
 def nasty() -> Document:
     table = Table(
         columns=(Column("a|b"), Column("<i>", right=False)),
