@@ -135,10 +135,10 @@ def bench(
         return
 
     def draw(result: Mapping[str, Json]) -> RenderableType:
-        shown = session.client.get(f"/models/{segment(model)}")
-        return baseline_report(
-            decode(BaselineView, result.get("baseline")), decode(ModelView, shown.data)
-        )
+        baseline = decode(BaselineView, result.get("baseline"))
+        # Its profile: a model with several drafters has more than one.
+        shown = session.client.get(f"/models/{segment(baseline.model)}")
+        return baseline_report(baseline, decode(ModelView, shown.data))
 
     body: dict[str, Json] = {
         "model": model,

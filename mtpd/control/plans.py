@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from mtpd.config.model import Pool, Profile
     from mtpd.views import Json
 
-__all__ = ["TuneRequest", "find_profile", "need_workload", "plan_params", "probe_plan", "tune_plan"]
+__all__ = [
+    "TuneRequest",
+    "find_file",
+    "find_profile",
+    "need_workload",
+    "plan_params",
+    "probe_plan",
+    "tune_plan",
+]
 
 WORKLOADS = ("short", "prose", "code")
 """Measured where nothing else is asked for; long-reasoning takes minutes per cell."""
@@ -60,6 +68,16 @@ def find_profile(config: Configuration, name: str) -> Profile:
     if profile is None:
         raise _unknown("model", name, _models(config))
     return profile
+
+
+def find_file(config: Configuration, name: str) -> Profile:
+    """The profile whose model file is meant; all drafters of a model draft for the same one.
+
+    Raises:
+        NotFoundError: There is none; the hint names what is close.
+    """
+    pool = config.pools.get(name)
+    return find_profile(config, pool.members[0] if pool is not None and pool.is_model else name)
 
 
 def need_workload(config: Configuration, name: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mtpd.control.compared import compare, newest_pair
 from mtpd.control.measured_file import CORPUS_HINT, file_of, need_file, read_corpus
-from mtpd.control.plans import find_profile
+from mtpd.control.plans import find_file
 from mtpd.control.tuning import bring_back
 from mtpd.engine.launch import size_and_time
 from mtpd.engine.tools import Tool
@@ -176,14 +176,14 @@ class QualityDesk:
         """Newest first: of a model's file as it lies there now; None for every row."""
         if model is None:
             return await self._rows.perplexities(limit=limit)
-        file = file_of(find_profile(self._config, model))
+        file = file_of(find_file(self._config, model))
         return () if file is None else await self._rows.perplexities(file=file, limit=limit)
 
     async def baselines(self, model: str | None, limit: int) -> tuple[BaselineView, ...]:
         """Likewise of llama-bench."""
         if model is None:
             return await self._rows.baselines(limit=limit)
-        file = file_of(find_profile(self._config, model))
+        file = file_of(find_file(self._config, model))
         return () if file is None else await self._rows.baselines(file=file, limit=limit)
 
     async def latest(self, profile: Profile) -> tuple[PerplexityView | None, BaselineView | None]:
@@ -362,7 +362,7 @@ class QualityDesk:
                 await bring_back(hold, before, progress)
 
     def _measurable(self, name: str) -> Profile:
-        profile = find_profile(self._config, name)
+        profile = find_file(self._config, name)
         if profile.opaque is not None:
             message = f"{profile.name} is no llama-server: there is no model file to measure"
             raise InvalidError(message)

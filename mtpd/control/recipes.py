@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from mtpd.control import memory
 from mtpd.control.memory_rows import depth_memory
-from mtpd.control.plans import find_profile
+from mtpd.control.plans import find_file
 from mtpd.control.quality import PerplexityRequest
 from mtpd.engine import gguf
 from mtpd.engine.b2 import AFTER, arguments, b2, strayed
@@ -150,7 +150,7 @@ class Recipes:
         return await self._operations.start("recipe", params, run, idempotency_key=idempotency_key)
 
     async def _plan(self, model: str) -> _Plan:
-        profile = find_profile(self._config, model)
+        profile = find_file(self._config, model)
         if profile.opaque is not None:
             message = f"{profile.name} is no llama-server: there is no model file to requantize"
             raise InvalidError(message)

@@ -30,8 +30,15 @@ TEXT = "In 1933 the river was dammed .\n" * 64
 
 
 @asynccontextmanager
-async def running(**knobs: object) -> AsyncIterator[tuple[Daemon, Home]]:
-    """A daemon with a text, the tools beside its server, and beta's model another file."""
+async def running(
+    *, drafters: tuple[str, ...] = (), **knobs: object
+) -> AsyncIterator[tuple[Daemon, Home]]:
+    """A daemon with a text, the tools beside its server, and beta's model another file.
+
+    Args:
+        drafters: Kinds of beta's drafters, where it has several.
+        knobs: Of the tools.
+    """
     async with home() as place:
         (place.root / "text.raw").write_text(TEXT)
         config = place.config.read_text()
@@ -39,7 +46,14 @@ async def running(**knobs: object) -> AsyncIterator[tuple[Daemon, Home]]:
         variant = place.root / "variant.gguf"
         variant.write_bytes(await anyio.Path(whole).read_bytes())
         head, tail = config.split("[models.beta]")
-        place.config.write_text(f"{head}[models.beta]{tail.replace(whole, str(variant))}")
+        tail = tail.replace(whole, str(variant))
+        if drafters:
+            one = '[models.beta.drafter]\nkind = "mtp"\n'
+            several = (
+                f'[[models.beta.drafters]]\nkind = "{kind}"\nmax_depth = 3\n' for kind in drafters
+            )
+            tail = tail.replace(f"{one}max_depth = 3\n", "".join(several))
+        place.config.write_text(f"{head}[models.beta]{tail}")
         known = {"variant.gguf": UNCENSORED_B2}
         fake_tool(place.root, "llama-perplexity", **{"perplexity": known, **knobs})
         fake_tool(place.root, "llama-bench", **knobs)
@@ -198,3 +212,16 @@ async def reaches(daemon: Daemon, operation: OperationView, note: str) -> None:
             assert now.ended_at is None, now.error
             if now.progress.note.startswith(note):
                 return
+
+
+async def test_a_model_with_several_drafters_is_measured_under_the_name_that_it_is_known_by() -> (
+    None
+):
+    async with running(drafters=("mtp", "ngram")) as (daemon, place):
+        ended = await measured(daemon, place, "alpha", "beta")
+        assert ended.state == "done", ended.error
+        rows = decode_all(PerplexityView, ended.result or {}, "rows")
+        assert [row.perplexity for row in rows] == [BASE_B2, UNCENSORED_B2]
+        assert rows[1].model == "beta+mtp"
+        for name in ("beta", "beta+ngram"):
+            assert await daemon.control.perplexities(model=name, limit=10) == rows[1:]

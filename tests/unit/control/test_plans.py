@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mtpd.config.model import Pool
-from mtpd.control.plans import TuneRequest, find_profile, probe_plan, tune_plan
+from mtpd.control.plans import TuneRequest, find_file, find_profile, probe_plan, tune_plan
 from mtpd.errors import InvalidError, MtpdError, NotFoundError
 from tests.unit.control.made import config, profile, workload
 from tuner.design import WorkloadPlan
@@ -197,3 +197,13 @@ def test_a_probe_of_what_cannot_be_drafted_is_refused(model: str, depth: int, me
         probe_plan(CONFIG, model, depth)
     assert str(caught.value) == message
     assert caught.value.hint
+
+
+def test_the_file_of_a_model_with_several_drafters_is_that_of_any() -> None:
+    drafted = Pool(name="drafted", members=("shallow", "deep"), is_model=True)
+    known = config(DEEP, SHALLOW, pools=(BOTH, drafted))
+    assert find_file(known, "drafted") is SHALLOW
+    assert find_file(known, "default") is DEEP
+    for name in ("both", "drafte"):
+        with pytest.raises(NotFoundError):
+            find_file(known, name)
