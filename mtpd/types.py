@@ -54,6 +54,7 @@ class FailureClass(enum.StrEnum):
     DEVICE_LOST = "device_lost"
     VRAM_UNRECOVERED = "vram_unrecovered"
     WEDGED = "wedged"
+    STORE = "store"
     KILLED_BY_OPERATOR = "killed_by_operator"
 
 

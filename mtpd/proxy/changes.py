@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import structlog
 
-from mtpd.errors import MtpdError, NotFoundError
+from mtpd.errors import EngineError, MtpdError, NotFoundError
 from mtpd.proxy.actors import READY
 from mtpd.proxy.admission_types import (
     Failed,
@@ -30,7 +30,7 @@ from mtpd.proxy.engines import Engines, Terms, failure_of
 from mtpd.proxy.feasibility import Feasibility, MisfitError
 from mtpd.proxy.outcomes import DrainTimeoutError, Renewal, Renewed
 from mtpd.proxy.turns import Turns
-from mtpd.types import EngineKey
+from mtpd.types import EngineKey, FailureClass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -57,7 +57,7 @@ RETRY_S = 60.0
 """How long a profile that failed to start is not tried again for requests."""
 
 PASSING = (NoRoomError, DrainTimeoutError)
-"""Failures for what others hold or do: asking costs no load, so the next request may."""
+"""Failures for what others hold or do; see ``_passes``."""
 
 
 class Changes(Generic[C]):
@@ -335,7 +335,7 @@ class Changes(Generic[C]):
                 profile=arm.profile,
                 why=str(error),
                 now=self._clock.now(),
-                retry_after_s=0.0 if isinstance(error, PASSING) else RETRY_S,
+                retry_after_s=0.0 if _passes(error) else RETRY_S,
                 restoring=None if back is None else back.profile,
             )
         )
@@ -389,3 +389,9 @@ def _at_an_end(state: str, lane: Lane) -> bool:
     """Whether requests that wait for a restart wait in vain."""
     ended = state in {"failed", "wedged", "vram_unrecovered", "gpu_failed"}
     return ended and isinstance(lane.state.engine, Recovering)
+
+
+def _passes(error: MtpdError) -> bool:
+    """Whether it is for no fault of the engine: asking costs no load, so the next request may."""
+    unwritten = isinstance(error, EngineError) and error.failure == FailureClass.STORE
+    return unwritten or isinstance(error, PASSING)

@@ -3,6 +3,7 @@
 | class | rule |
 |---|---|
 | config | never: the next start would fail the same way |
+| store | not by itself, and it is no failure of the engine: the next request tries again |
 | oom_vram | once, after the memory came back |
 | killed_by_operator | stopped until someone starts it again |
 | crash, hang, gpu_init, oom_host | backoff, until the breaker opens |
@@ -66,7 +67,7 @@ def after_failure(
 ) -> tuple[Memory, Rest, str]:
     """Apply the retry rule of ``cause``; an engine that served long restarts at once."""
     match cause.failure:
-        case FailureClass.CONFIG | FailureClass.WEDGED:
+        case FailureClass.CONFIG | FailureClass.WEDGED | FailureClass.STORE:
             return memory, Failed(plan=plan, cause=cause), cause.reason
         case FailureClass.KILLED_BY_OPERATOR:
             return memory, Stopped(), cause.reason

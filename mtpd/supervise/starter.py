@@ -9,7 +9,7 @@ import structlog
 
 from mtpd.engine.memory_look import room
 from mtpd.engine.residency import out_of_memory
-from mtpd.errors import EngineError, MtpdError
+from mtpd.errors import EngineError, MtpdError, StoreError
 from mtpd.supervise.messages import Exited, Spawned, SpawnFailed
 from mtpd.supervise.states import Cause
 from mtpd.types import FailureClass
@@ -142,6 +142,8 @@ def cause_of(error: OSError | ValueError | MtpdError) -> Cause:
         case EngineError():
             failure = FailureClass(error.failure)
             return Cause(failure=failure, reason=str(error), hint=error.hint)
+        case StoreError():
+            return Cause(failure=FailureClass.STORE, reason=str(error), hint=error.hint)
         case MtpdError():
             return Cause(failure=FailureClass.CRASH, reason=str(error), hint=error.hint)
         case ValueError():  # a NUL byte in an argument, a "=" in a variable's name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -164,3 +164,34 @@ async def test_a_ledger_that_fails_after_the_intent_does_not_end_the_engine(
         assert (await actor.settled()).state == "ready"
         actor.stop("asked")
         assert (await actor.settled()).state == "stopped"
+
+
+class FullForAWhile(MemoryLedger):
+    """Takes nothing until there is space."""
+
+    space = False
+
+    async def intend(self, engine_id: EngineId, **row: Any) -> None:
+        if not self.space:
+            raise StoreError("the disk is full", hint="free disk space")
+        await super().intend(engine_id, **row)
+
+
+async def test_a_full_disk_is_no_failure_of_the_engine_and_the_next_start_tries_again(
+    tmp_path: Path,
+) -> None:
+    ledger = FullForAWhile()
+    stage = Stage(ledger=ledger)
+    async with stage.running() as actor:
+        for _ in range(12):  # more than any breaker tolerates
+            actor.start(tiny(tmp_path))
+            view = await actor.settled()
+            assert view.failure is not None
+            assert (view.state, view.failure.failure) == ("failed", "store")
+            assert (view.failure.reason, view.failure.hint) == (
+                "the disk is full",
+                "free disk space",
+            )
+        ledger.space = True
+        actor.start(tiny(tmp_path))
+        assert (await actor.settled()).state == "ready"
