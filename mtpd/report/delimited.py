@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["delimited"]
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _MODEL = (
     "model",
     "tags",
@@ -48,7 +49,8 @@ _ARM = (
 def delimited(view: ReportView) -> str:
     """The text of a CSV file (RFC 4180); what is not known is an empty field.
 
-    A model of which nothing was measured has one row without an arm.
+    A model of which nothing was measured has one row without an arm. Text that a spreadsheet
+    would take for a formula, as a tag or the name of a file may be, begins with an apostrophe.
     """
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\r\n")
@@ -57,17 +59,21 @@ def delimited(view: ReportView) -> str:
     for row in view.matrix:
         measured = depths.get(row.model, ())
         for one in measured:
-            rows.writerow((*_of_model(row), *_of_arm(one)))
+            rows.writerow(map(_harmless, (*_of_model(row), *_of_arm(one))))
         if not measured:
-            rows.writerow((*_of_model(row), *([None] * len(_ARM))))
+            rows.writerow(map(_harmless, (*_of_model(row), *([None] * len(_ARM)))))
     return out.getvalue()
+
+
+def _harmless(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def _of_model(row: MatrixRowView) -> tuple[object, ...]:
     quality = row.quality
     return (
         row.model,
-        " ".join(row.tags),
+        ",".join(row.tags),
         row.size_bytes,
         *(
             (None,) * 4

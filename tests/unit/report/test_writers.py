@@ -178,6 +178,16 @@ def test_csv_has_a_row_per_arm_and_empty_fields_for_what_is_not_known() -> None:
     assert {value for name, value in rows[4].items() if name not in {"model", "tags"}} == {""}
 
 
+@pytest.mark.parametrize("tag", ["=1+1", "+vision", "-x", "@home", '=HYPERLINK("http://x")'])
+def test_csv_holds_no_formula(tag: str) -> None:
+    view = study.report(study.sweep())
+    (row,) = view.matrix
+    told = delimited(replace(view, matrix=(replace(row, tags=(tag, "long context")),)))
+    for arm in csv.DictReader(io.StringIO(told)):
+        assert arm["tags"] == f"'{tag},long context"
+        assert float(arm["decode_tps"]) > 0
+
+
 def test_a_model_without_measurements_says_how_to_get_them() -> None:
     text = markdown(document(study.report(study.record("bare", []))))
     assert "Not measured. `mtpctl sweep bare` fills this table, tune serves the best." in text
