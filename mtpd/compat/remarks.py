@@ -121,12 +121,15 @@ class Import:
     tokens: list[Token] = field(default_factory=list)
 
     def put(self, path: tuple[str, ...], value: object, *, line: int, key: Path) -> None:
-        """Set a value of ``tree``, with the place that it comes from."""
+        """Set a value of ``tree``, with the place that it comes from.
+
+        What stands where a table of ``path`` has to be gives way: the later word counts.
+        """
         table: Tree = self.tree
         for name in path[:-1]:
-            below = table.setdefault(name, {})
+            below = table.get(name)
             if not isinstance(below, dict):
-                raise TypeError(path)
+                below = table[name] = {}
             table = below
         table[path[-1]] = value
         for end in range(1, len(path)):

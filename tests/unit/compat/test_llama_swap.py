@@ -401,3 +401,12 @@ def test_a_key_of_the_file_that_cannot_be_meant(text: str, fault: str) -> None:
 def test_a_switch_that_is_neither_on_nor_off() -> None:
     made = one_model("-c 1", "    unlisted: maybe\n")
     assert faults(made) == ["4: models.m.unlisted: must be true or false, not 'maybe'"]
+
+
+def test_a_table_of_metadata_takes_the_place_of_what_is_no_table() -> None:
+    made = swap(
+        "models:\n  m:\n    cmd: llama-server --port ${PORT} -m /m.gguf\n"
+        "    aliases: [small]\n    metadata: {mtpd: {aliases: {a: 1}, drafter: 3}}\n"
+    )
+    assert profile(made, "m")["aliases"] == {"a": 1}
+    assert profile(made, "m")["drafter"] == 3
