@@ -174,7 +174,9 @@ async def test_a_client_that_leaves_frees_the_engine(where: str) -> None:
 
 async def test_a_client_that_leaves_the_queue_never_reaches_the_engine() -> None:
     async with stage(silent) as s:
-        first, second = await s.connect(ASK), await s.connect(ASK)
+        first = await s.connect(ASK)
+        await until(lambda: s.engine.seen)
+        second = await s.connect(ASK)
         await until(lambda: s.bench.board.queue().waiting == 1)
         second.leave()
         await until(lambda: s.bench.board.queue().waiting == 0)
