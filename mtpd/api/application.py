@@ -82,7 +82,7 @@ def application(
     forward.mount(
         app,
         board=board,
-        names=lambda: names(config, choices, board.serving(), board.engines()),
+        names=lambda: names(config, choices, board.serving, board.engines),
         models=lambda: cards(config, choices, board.engines()),
         on_finished=on_finished,
         clock=clock,

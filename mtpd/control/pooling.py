@@ -117,8 +117,8 @@ def qualified(profile: Profile, pool: Pool) -> bool:
     return pool.min_context is None or profile.context // profile.slots >= pool.min_context
 
 
-def meaning(one: Field, choices: Choices, engines: Iterable[EngineView]) -> PoolMeaning | None:
-    """What a pool's name means now, with and without tags; None for a field without members."""
+def meaning(one: Field, choices: Choices, engines: Iterable[EngineView]) -> PoolMeaning:
+    """What the name of a field that has members means now, with and without tags."""
     running = tuple(engines)
 
     def among(tags: frozenset[str]) -> Meaning | None:
@@ -126,7 +126,8 @@ def meaning(one: Field, choices: Choices, engines: Iterable[EngineView]) -> Pool
         return None if choice is None else _now(one, tags, choice, running)
 
     plain = among(frozenset())
-    return None if plain is None else PoolMeaning(plain, one.tags, among)
+    assert plain is not None  # noqa: S101 - every member has all of no tags
+    return PoolMeaning(plain, one.tags, among)
 
 
 def _now(

@@ -124,32 +124,41 @@ def _no_reason(_profile: str) -> str:
     return ""
 
 
+def _nothing() -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
     """What model names mean at this moment.
 
+    Made for every request, so what a pool means and who serves is found out only for a name
+    that asks for it.
+
     Attributes:
         profiles: Names and aliases of profiles, each with its profile.
-        pools: Pools, each with what it means now.
+        pools: Pools, each with how to find out what it means now.
         drafted: Pools that are one model each, compared with several drafters.
         variants: The profiles of those drafters.
         everything: What the tags behind ``auto`` choose from where no pool is the default.
         why: Why a profile that was asked for by its own name is served as it is.
         upstream: What the engine of a profile calls its model, where requests must say so.
         filters: What is changed in requests for a profile, where anything is.
-        serving: The profile that is being served, or None.
+        serving: Asks for the profile that is being served, if any is.
         removed: Names that meant something before the configuration was read again.
     """
 
     profiles: Mapping[str, str]
-    pools: Mapping[str, PoolMeaning] = field(default_factory=lambda: MappingProxyType({}))
+    pools: Mapping[str, Callable[[], PoolMeaning]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
     drafted: frozenset[str] = frozenset()
     variants: frozenset[str] = frozenset()
-    everything: PoolMeaning | None = None
+    everything: Callable[[], PoolMeaning | None] = _nothing
     why: Callable[[str], str] = _no_reason
     upstream: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     filters: Mapping[str, Filters] = field(default_factory=lambda: MappingProxyType({}))
-    serving: str | None = None
+    serving: Callable[[], str | None] = _nothing
     removed: frozenset[str] = frozenset()
 
     @property
@@ -170,8 +179,9 @@ class Names:
         if len(alone) + len(self.drafted) == 1:
             return self._only(*alone, *self.drafted)
         if self.default_pool is not None:
-            return self.pools[self.default_pool].now
-        return None if self.serving is None else self._exactly(self.serving)
+            return self.pools[self.default_pool]().now
+        serving = self.serving()
+        return None if serving is None else self._exactly(serving)
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -186,7 +196,7 @@ class Names:
         if name in self.profiles:
             return self._exactly(self.profiles[name])
         if name in self.pools:
-            return self.pools[name].now
+            return self.pools[name]().now
         if name in ("", AUTO):
             return self.default or self.unknown(name)
         return self._tagged(name) or self.unknown(name)
@@ -202,7 +212,7 @@ class Names:
         return UnknownModel(name, self.known, close, removed=name in self.removed)
 
     def _only(self, name: str) -> Meaning:
-        return self.pools[name].now if name in self.drafted else self._exactly(name)
+        return self.pools[name]().now if name in self.drafted else self._exactly(name)
 
     def _exactly(self, profile: str) -> Meaning:
         return Meaning(profile, self.why(profile))
@@ -213,7 +223,7 @@ class Names:
             if name[at] != TAGS_BEHIND:
                 continue
             pool = name[:at]
-            found = self._auto_pool() if pool == AUTO else self.pools.get(pool)
+            found = self._pool(pool)
             if found is None:
                 continue
             tags = frozenset(filter(None, map(str.strip, name[at + 1 :].split(","))))
@@ -223,8 +233,11 @@ class Names:
             )
         return None
 
-    def _auto_pool(self) -> PoolMeaning | None:
-        return self.everything if self.default_pool is None else self.pools[self.default_pool]
+    def _pool(self, name: str) -> PoolMeaning | None:
+        pool = self.default_pool if name == AUTO else name
+        if pool is None:
+            return self.everything()
+        return self.pools[pool]() if pool in self.pools else None
 
 
 def route(

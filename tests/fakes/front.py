@@ -182,7 +182,7 @@ async def front(
         app,
         board=board,
         names=lambda: Names(
-            profiles={"a": "a", "b": "b", "alias-of-a": "a"}, upstream=called, serving="a"
+            profiles={"a": "a", "b": "b", "alias-of-a": "a"}, upstream=called, serving=lambda: "a"
         ),
         models=lambda: [
             ModelCard(id="a", created=1, context=4096, slots=2, aliases=("alias-of-a",)),

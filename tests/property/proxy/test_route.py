@@ -20,8 +20,8 @@ JSON = st.recursive(
 )
 NAMES = Names(
     profiles={"a": "a", "b": "b", "alias": "a"},
-    pools={"default": PoolMeaning(Meaning("b"))},
-    serving="a",
+    pools={"default": lambda: PoolMeaning(Meaning("b"))},
+    serving=lambda: "a",
 )
 
 
@@ -62,7 +62,7 @@ def test_tags_lead_to_a_member_that_has_them_all_or_to_what_is_known(
 
     known = tuple(sorted({tag for own in members.values() for tag in own}))
     meant = PoolMeaning(Meaning(next(iter(members))), known, among)
-    names = Names(profiles={"x": "x", "other": "other"}, pools={"pool": meant})
+    names = Names(profiles={"x": "x", "other": "other"}, pools={"pool": lambda: meant})
     match names.meaning(f"{pool}:{','.join(asked)}"):
         case Meaning(profile):
             assert set(asked) <= members[profile]

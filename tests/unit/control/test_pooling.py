@@ -54,6 +54,10 @@ FASTEST_LAST = PoolInputs(
 )
 
 
+def nothing() -> None:
+    """Nothing serves."""
+
+
 def compared(known: Config = CONFIG, inputs: PoolInputs = FASTEST_LAST) -> Choices:
     held = Choices(known)
     held.adopt(chose(arm("gamma"), subject="default", reason="gamma is the fastest"), inputs)
@@ -61,7 +65,7 @@ def compared(known: Config = CONFIG, inputs: PoolInputs = FASTEST_LAST) -> Choic
 
 
 def asks(name: str, *engines: EngineView, held: Choices | None = None) -> Meaning:
-    found = names(CONFIG, held or compared(), None, engines).meaning(name)
+    found = names(CONFIG, held or compared(), nothing, lambda: engines).meaning(name)
     assert isinstance(found, Meaning), found
     return found
 
@@ -141,14 +145,14 @@ def test_what_serves_without_the_tag_does_not_answer_for_it() -> None:
 def test_a_member_outside_device_memory_goes_on_where_the_pool_accepts_that() -> None:
     known = config(*MODELS, pools=(replace(POOL, offload=Offload.ACCEPT),))
     held = compared(known)
-    found = names(known, held, None, (runs("alpha", place="evicted"),)).meaning("auto")
+    found = names(known, held, nothing, lambda: (runs("alpha", place="evicted"),)).meaning("auto")
     assert isinstance(found, Meaning)
     assert found.profile == "alpha"
 
 
 def test_under_a_bound_of_quality_only_the_chosen_member_is_known_to_do() -> None:
     known = config(*MODELS, pools=(replace(POOL, quality_bound=1.05),))
-    found = names(known, compared(known), None, (runs("alpha"),)).meaning("auto")
+    found = names(known, compared(known), nothing, lambda: (runs("alpha"),)).meaning("auto")
     assert found == Meaning("gamma", "gamma is the fastest")
 
 
@@ -159,7 +163,7 @@ def test_what_the_pool_requires_is_met_before_it_is_measured() -> None:
     ):
         models = (MODELS[0], replace(MODELS[1], context=8192), MODELS[2])
         known = config(*models, pools=(pool,))
-        found = names(known, Choices(known), None, (runs("alpha"),)).meaning("default")
+        found = names(known, Choices(known), nothing, lambda: (runs("alpha"),)).meaning("default")
         assert isinstance(found, Meaning)
         assert found.profile == "beta"
 
@@ -173,7 +177,7 @@ def test_an_exact_name_means_its_model_whatever_serves_and_was_chosen() -> None:
 
 def test_without_a_pool_the_tags_choose_among_all_models() -> None:
     known = config(*MODELS)
-    here = names(known, Choices(known), arm("alpha"), (runs("alpha"),))
+    here = names(known, Choices(known), lambda: arm("alpha"), lambda: (runs("alpha"),))
     assert [here.resolve(name) for name in ("auto", "auto:safe", "auto:uncensored")] == [
         "alpha",
         "alpha",
@@ -182,7 +186,7 @@ def test_without_a_pool_the_tags_choose_among_all_models() -> None:
 
 
 def unknown(name: str) -> UnknownModel:
-    found = names(CONFIG, Choices(CONFIG), None).meaning(name)
+    found = names(CONFIG, Choices(CONFIG), nothing, tuple).meaning(name)
     assert isinstance(found, UnknownModel)
     return found
 
@@ -201,7 +205,7 @@ def test_a_reload_takes_new_tags_of_what_was_measured() -> None:
     held.adopt(chose(arm("gamma"), subject="default"), FASTEST_LAST)
 
     def here() -> Names:
-        return names(live, held, None)
+        return names(live, held, nothing, tuple)
 
     assert here().resolve("auto:safe") == "beta"
     live.replace(config(replace(MODELS[0], tags=()), *MODELS[1:], pools=(POOL,)))
@@ -222,11 +226,11 @@ def test_a_model_with_several_drafters_is_one_model_to_auto() -> None:
     held = Choices(alone)
     held.adopt(chose(arm("delta+ngram"), subject="delta", reason="it is the fastest"))
     for name in ("", "auto", "delta"):
-        found = names(alone, held, None).meaning(name)
+        found = names(alone, held, nothing, tuple).meaning(name)
         assert found == Meaning("delta+ngram", "it is the fastest")
     beside = config(*DRAFTED, profile("alpha"), pools=(DELTA,))
-    assert names(beside, held, arm("alpha")).resolve("auto") == "alpha"
-    assert names(beside, held, None).resolve("auto") is None
-    assert names(beside, held, None).resolve("auto:drafted") == "delta+ngram"
+    assert names(beside, held, lambda: arm("alpha"), tuple).resolve("auto") == "alpha"
+    assert names(beside, held, nothing, tuple).resolve("auto") is None
+    assert names(beside, held, nothing, tuple).resolve("auto:drafted") == "delta+ngram"
     chosen = config(*DRAFTED, *MODELS, pools=(DELTA, replace(POOL, name="mine")))
-    assert names(chosen, held, None).resolve("auto") == "alpha"
+    assert names(chosen, held, nothing, tuple).resolve("auto") == "alpha"

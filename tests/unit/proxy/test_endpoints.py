@@ -6,7 +6,9 @@ from mtpd.proxy.endpoints import ENDPOINTS, FORMS, Dialect, endpoint_of
 from mtpd.proxy.passing import Passed, open_to_all, split
 from mtpd.proxy.route import Names
 
-NAMES = Names(profiles={"a": "a", "team/a": "big", "team": "small", "x y": "spaced"}, serving="a")
+NAMES = Names(
+    profiles={"a": "a", "team/a": "big", "team": "small", "x y": "spaced"}, serving=lambda: "a"
+)
 
 
 def test_no_path_is_listed_twice_and_llama_swaps_prefix_is_taken_off() -> None:

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 
 from mtpd.proxy.route import BadBody, Meaning, Names, PoolMeaning, Routed, UnknownModel, route
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TWO = {"tiny-chained": "tiny-chained", "tiny-unchained": "tiny-unchained", "fast": "tiny-chained"}
 
@@ -40,8 +44,8 @@ def test_a_pool_and_auto_lead_to_what_is_chosen_now() -> None:
     names = Names(
         profiles=TWO,
         pools={
-            "default": PoolMeaning(Meaning("tiny-unchained")),
-            "code": PoolMeaning(Meaning("tiny-chained")),
+            "default": lambda: PoolMeaning(Meaning("tiny-unchained")),
+            "code": lambda: PoolMeaning(Meaning("tiny-chained")),
         },
     )
     assert route(body(model="code"), names) == Routed(
@@ -53,25 +57,31 @@ def test_a_pool_and_auto_lead_to_what_is_chosen_now() -> None:
 
 
 def test_a_profile_that_is_named_like_a_pool_wins() -> None:
-    names = Names(profiles=TWO, pools={"fast": PoolMeaning(Meaning("tiny-unchained"))})
+    names = Names(profiles=TWO, pools={"fast": lambda: PoolMeaning(Meaning("tiny-unchained"))})
     assert names.resolve("fast") == "tiny-chained"
 
 
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (Names(profiles={"a": "a", "b": "a"}, serving=None), "a"),
+        (Names(profiles={"a": "a", "b": "a"}), "a"),
         (
             Names(
-                profiles=TWO, pools={"default": PoolMeaning(Meaning("tiny-unchained"))}, serving="x"
+                profiles=TWO,
+                pools={"default": lambda: PoolMeaning(Meaning("tiny-unchained"))},
+                serving=lambda: "x",
             ),
             "tiny-unchained",
         ),
         (
-            Names(profiles=TWO, pools={"p": PoolMeaning(Meaning("tiny-chained"))}, serving="x"),
+            Names(
+                profiles=TWO,
+                pools={"p": lambda: PoolMeaning(Meaning("tiny-chained"))},
+                serving=lambda: "x",
+            ),
             "tiny-chained",
         ),
-        (Names(profiles=TWO, serving="tiny-unchained"), "tiny-unchained"),
+        (Names(profiles=TWO, serving=lambda: "tiny-unchained"), "tiny-unchained"),
         (Names(profiles=TWO), None),
     ],
 )
@@ -89,7 +99,8 @@ def test_a_request_without_a_model_gets_the_default(names: Names, expected: str 
 
 def test_an_unknown_model_comes_with_the_known_names_and_the_close_ones() -> None:
     outcome = route(
-        body(model="Tiny-Chaned"), Names(profiles=TWO, pools={"default": PoolMeaning(Meaning("x"))})
+        body(model="Tiny-Chaned"),
+        Names(profiles=TWO, pools={"default": lambda: PoolMeaning(Meaning("x"))}),
     )
     assert outcome == UnknownModel(
         "Tiny-Chaned",
@@ -125,13 +136,13 @@ def test_a_null_stream_is_no_stream() -> None:
     assert outcome.stream is False
 
 
-def tagged(*members: tuple[str, set[str]]) -> PoolMeaning:
+def tagged(*members: tuple[str, set[str]]) -> Callable[[], PoolMeaning]:
     def among(tags: frozenset[str]) -> Meaning | None:
         able = (Meaning(name, f"has {len(tags)}") for name, own in members if tags <= own)
         return next(able, None)
 
     known = tuple(sorted({tag for _, own in members for tag in own}))
-    return PoolMeaning(Meaning(members[0][0], "first"), known, among)
+    return lambda: PoolMeaning(Meaning(members[0][0], "first"), known, among)
 
 
 MODELS = ("tiny-chained", {"safe", "a:b"}), ("tiny-unchained", {"safe", "uncensored"})
