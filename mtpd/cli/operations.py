@@ -17,11 +17,11 @@ from mtpd.cli.memory import memory_parts, need_sentence
 from mtpd.cli.numbers import MAX_DEPTH, Depths
 from mtpd.cli.quality_lists import quality_lines
 from mtpd.cli.session import Session, connected
-from mtpd.cli.waiting import wait
+from mtpd.cli.waiting import DETACH, order
 from mtpd.views import ConfigValueView, DecisionView, DepthRowView, ModelView, OperationView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.console import RenderableType
 
@@ -29,13 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "model_report", "operation_report"]
 
-WAITS = "requests wait until this ends, each at most queue_timeout_s, then they get 503"
 _SAID = re.compile(r"cut short by |depth \d+: .* (measured|predicted)$")
 """Evidence that belongs to a report: which limit ended it, and the speeds of a probe."""
 _POOL_KEY = re.compile(r'pools\.("?)(?P<name>.+)\1\.members')
 
 
-DETACH = click.option("--detach", is_flag=True, help="Return at once; see mtpctl operations.")
 DEPTHS = click.option(
     "--depths", type=Depths(), metavar="RANGE", help="E.g. 0-3 or 0,2,4; else all."
 )
@@ -63,7 +61,7 @@ def switch(
     body: dict[str, Json] = {"model": model, "depth": depth, "force": force}
     if measured:
         body["measured"] = True
-    _run(session, "/switch", body, detach=detach)
+    order(session, "/switch", body, detach=detach, draw=operation_report)
 
 
 @click.command()
@@ -72,7 +70,7 @@ def switch(
 @connected
 def load(session: Session, model: str, *, detach: bool) -> None:
     """Start MODEL's engine at its chosen depth."""
-    _run(session, "/load", {"model": model}, detach=detach)
+    order(session, "/load", {"model": model}, detach=detach, draw=operation_report)
 
 
 @click.command()
@@ -81,7 +79,7 @@ def load(session: Session, model: str, *, detach: bool) -> None:
 @connected
 def unload(session: Session, model: str | None, *, detach: bool) -> None:
     """Stop MODEL's engine, or every engine."""
-    _run(session, "/unload", {"model": model}, detach=detach)
+    order(session, "/unload", {"model": model}, detach=detach, draw=operation_report)
 
 
 LIMITS = (
@@ -147,7 +145,7 @@ def tune(
         **limits,
         "apply": not no_apply,
     }
-    _run(session, "/tune", body, detach=detach, waits=True)
+    order(session, "/tune", body, detach=detach, draw=operation_report, waits=True)
 
 
 @click.command()
@@ -177,7 +175,7 @@ def sweep(
         **limits,
         "apply": False,
     }
-    _run(session, "/tune", body, detach=detach, waits=True)
+    order(session, "/tune", body, detach=detach, draw=operation_report, waits=True)
 
 
 @click.command()
@@ -191,7 +189,14 @@ def probe(session: Session, model: str, *, depth: int, detach: bool) -> None:
     Requests wait until it ends, one or two engine starts, each at most [server]
     queue_timeout_s, then they get 503.
     """
-    _run(session, "/probe", {"model": model, "depth": depth}, detach=detach, waits=True)
+    order(
+        session,
+        "/probe",
+        {"model": model, "depth": depth},
+        detach=detach,
+        draw=operation_report,
+        waits=True,
+    )
 
 
 @click.group(invoke_without_command=True)
@@ -288,24 +293,6 @@ def _tables(
     if any(row.acceptance for row in rows):
         parts += [render.alpha_table(rows), Text("")]
     return parts
-
-
-def _run(
-    session: Session,
-    path: str,
-    body: Mapping[str, Json],
-    *,
-    detach: bool,
-    waits: bool = False,
-) -> None:
-    accepted = session.client.post(path, body)
-    if waits and not session.as_json:
-        session.err.print(WAITS, soft_wrap=True)
-    if detach:
-        session.show(accepted, lambda: lists.operation_grid(decode(OperationView, accepted.data)))
-        return
-    reply, operation = wait(session, accepted)
-    session.show(reply, lambda: operation_report(operation))
 
 
 def operation_report(operation: OperationView) -> RenderableType:

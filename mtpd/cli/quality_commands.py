@@ -7,22 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mtpd.cli import lists
 from mtpd.cli.client import segment
 from mtpd.cli.decode import decode, decode_all
-from mtpd.cli.operations import DETACH, WAITS
-from mtpd.cli.quality_lists import baseline_report, baseline_table, told
+from mtpd.cli.quality_lists import baseline_report, baseline_table, measured, told
 from mtpd.cli.session import Session, connected
-from mtpd.cli.waiting import wait
+from mtpd.cli.waiting import DETACH, order
 from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView
-from mtpd.views import ModelView, OperationView
+from mtpd.views import ModelView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from rich.console import RenderableType
 
-    from mtpd.views import Json
+    from mtpd.views import Json, OperationView
 
 __all__ = ["COMMANDS"]
 
@@ -89,7 +85,7 @@ def ppl(
         "chunks": chunks,
         "context": context,
     }
-    _run(session, "/perplexity", body, detach=detach, draw=_measured)
+    order(session, "/perplexity", body, detach=detach, draw=_measured, waits=True)
 
 
 @click.command()
@@ -134,8 +130,8 @@ def bench(
         )
         return
 
-    def draw(result: Mapping[str, Json]) -> RenderableType:
-        baseline = decode(BaselineView, result.get("baseline"))
+    def draw(operation: OperationView) -> RenderableType:
+        baseline = decode(BaselineView, (operation.result or {}).get("baseline"))
         # Its profile: a model with several drafters has more than one.
         shown = session.client.get(f"/models/{segment(baseline.model)}")
         return baseline_report(baseline, decode(ModelView, shown.data))
@@ -146,7 +142,7 @@ def bench(
         "gen_tokens": gen_tokens,
         "repetitions": repetitions,
     }
-    _run(session, "/bench", body, detach=detach, draw=draw)
+    order(session, "/bench", body, detach=detach, draw=draw, waits=True)
 
 
 COMMANDS: tuple[click.Command, ...] = (ppl, bench)
@@ -167,25 +163,5 @@ def _stored(session: Session, models: tuple[str, ...]) -> None:
     session.show(reply, lambda: told(decode_all(PerplexityView, reply.data, "perplexities"), None))
 
 
-def _measured(result: Mapping[str, Json]) -> RenderableType:
-    pair = result.get("comparison")
-    rows = decode_all(PerplexityView, dict(result), "rows")
-    return told(rows, None if pair is None else decode(PplComparisonView, pair))
-
-
-def _run(
-    session: Session,
-    path: str,
-    body: Mapping[str, Json],
-    *,
-    detach: bool,
-    draw: Callable[[Mapping[str, Json]], RenderableType],
-) -> None:
-    accepted = session.client.post(path, body)
-    if not session.as_json:
-        session.err.print(WAITS, soft_wrap=True)
-    if detach:
-        session.show(accepted, lambda: lists.operation_grid(decode(OperationView, accepted.data)))
-        return
-    reply, operation = wait(session, accepted)
-    session.show(reply, lambda: draw(operation.result or {}))
+def _measured(operation: OperationView) -> RenderableType:
+    return measured(operation.result or {})

@@ -8,17 +8,26 @@ from rich.console import Group
 from rich.text import Text
 
 from mtpd.cli.cells import NONE, cell, clock_text, finished, grid, line, number, table
+from mtpd.cli.decode import decode, decode_all
+from mtpd.quality_views import PerplexityView, PplComparisonView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
     from rich.table import Table
 
-    from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView
-    from mtpd.views import ModelView
+    from mtpd.quality_views import BaselineView
+    from mtpd.views import Json, ModelView
 
-__all__ = ["baseline_report", "baseline_table", "perplexity_table", "quality_lines", "told"]
+__all__ = [
+    "baseline_report",
+    "baseline_table",
+    "measured",
+    "perplexity_table",
+    "quality_lines",
+    "told",
+]
 
 _DIGEST = 8
 """Digits of a text's hash that tell it from another at a glance."""
@@ -52,6 +61,13 @@ def told(rows: Sequence[PerplexityView], comparison: PplComparisonView | None) -
     if comparison is not None:
         parts += [Text(""), Text(comparison.reason)]
     return Group(*parts)
+
+
+def measured(result: Mapping[str, Json]) -> RenderableType:
+    """The perplexities that an operation measured, and what the pair says if it was one."""
+    pair = result.get("comparison")
+    rows = decode_all(PerplexityView, dict(result), "rows")
+    return told(rows, None if pair is None else decode(PplComparisonView, pair))
 
 
 def baseline_table(rows: Sequence[BaselineView]) -> Table:

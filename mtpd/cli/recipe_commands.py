@@ -9,23 +9,18 @@ import click
 from rich.console import Group
 from rich.text import Text
 
-from mtpd.cli import lists
 from mtpd.cli.cells import cell, grid, line, size, table
-from mtpd.cli.decode import decode, decode_all
+from mtpd.cli.decode import decode
 from mtpd.cli.memory import memory_cells
-from mtpd.cli.operations import DETACH
-from mtpd.cli.quality_lists import told
+from mtpd.cli.quality_lists import measured
 from mtpd.cli.session import Session, connected, connection_options
-from mtpd.cli.waiting import wait
-from mtpd.quality_views import PerplexityView, PplComparisonView, RecipeView
-from mtpd.views import OperationView
+from mtpd.cli.waiting import DETACH, order
+from mtpd.quality_views import RecipeView
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import RenderableType
 
-    from mtpd.views import Json
+    from mtpd.views import Json, OperationView
 
 __all__ = ["recipe"]
 
@@ -82,12 +77,7 @@ def b2(
         "chunks": chunks,
         "context": context,
     }
-    accepted = session.client.post("/recipes/b2", body)
-    if detach:
-        session.show(accepted, lambda: lists.operation_grid(decode(OperationView, accepted.data)))
-        return
-    ended, operation = wait(session, accepted)
-    session.show(ended, lambda: _made(operation.result or {}))
+    order(session, "/recipes/b2", body, detach=detach, draw=_made)
 
 
 def _plan(view: RecipeView) -> RenderableType:
@@ -97,16 +87,12 @@ def _plan(view: RecipeView) -> RenderableType:
     return Group(*_head(view), Text(""), how, Text(shown), Text(""), *_forbidden(view))
 
 
-def _made(result: Mapping[str, Json]) -> RenderableType:
+def _made(operation: OperationView) -> RenderableType:
+    result = operation.result or {}
     view = decode(RecipeView, result.get("recipe"))
     parts: list[RenderableType] = [*_head(view), Text("")]
     if "rows" in result:
-        pair = result.get("comparison")
-        rows = decode_all(PerplexityView, dict(result), "rows")
-        parts += [
-            told(rows, None if pair is None else decode(PplComparisonView, pair)),
-            Text(""),
-        ]
+        parts += [measured(result), Text("")]
     serve = (
         f"{view.output} is made. To serve it copy [models.{view.model}] under another name with "
         "this file, then: mtpctl reload, and mtpctl tune with that name."

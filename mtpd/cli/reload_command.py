@@ -8,18 +8,15 @@ import click
 from rich.console import Group
 from rich.text import Text
 
-from mtpd.cli import lists
-from mtpd.cli.decode import decode
 from mtpd.cli.session import Session, connected
-from mtpd.cli.waiting import wait
-from mtpd.views import OperationView
+from mtpd.cli.waiting import DETACH, order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import RenderableType
 
-    from mtpd.views import Json
+    from mtpd.views import Json, OperationView
 
 __all__ = ["reload", "reload_report"]
 
@@ -31,7 +28,7 @@ _BECAME = {
 
 
 @click.command()
-@click.option("--detach", is_flag=True, help="Return at once; see mtpctl operations.")
+@DETACH
 @connected
 def reload(session: Session, *, detach: bool) -> None:
     """Read the configuration again and apply what changed.
@@ -41,12 +38,7 @@ def reload(session: Session, *, detach: bool) -> None:
     what is wrong, and the exit code is 78. What takes effect only after a restart of the
     daemon, such as its address, is named.
     """
-    accepted = session.client.post("/reload", {})
-    if detach:
-        session.show(accepted, lambda: lists.operation_grid(decode(OperationView, accepted.data)))
-        return
-    reply, operation = wait(session, accepted)
-    session.show(reply, lambda: reload_report(operation))
+    order(session, "/reload", {}, detach=detach, draw=reload_report)
 
 
 def reload_report(operation: OperationView) -> RenderableType:

@@ -1,4 +1,4 @@
-"""Following an operation to its end: a bar on a terminal, plain lines elsewhere."""
+"""Starting an operation and following it: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from mtpd.cli import lists
 from mtpd.cli.client import Client, Reply, StreamEvent, segment
 from mtpd.cli.decode import decode
 from mtpd.cli.render import progress_text
@@ -15,15 +16,52 @@ from mtpd.errors import EXIT_FAILED, MtpdError, UnreachableError
 from mtpd.views import OperationView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
+
+    from rich.console import RenderableType
 
     from mtpd.cli.session import Session
     from mtpd.views import Json
 
-__all__ = ["follow", "wait"]
+__all__ = ["DETACH", "follow", "order", "wait"]
+
+DETACH = click.option("--detach", is_flag=True, help="Return at once; see mtpctl operations.")
+WAITS = "requests wait until this ends, each at most queue_timeout_s, then they get 503"
 
 ENDED = frozenset({"done", "failed", "cancelled"})
 RECONNECT_S = 0.5
+
+
+def order(
+    session: Session,
+    path: str,
+    body: Mapping[str, Json],
+    *,
+    detach: bool,
+    draw: Callable[[OperationView], RenderableType],
+    waits: bool = False,
+) -> None:
+    """Start an operation, follow it to its end and show what came of it.
+
+    Args:
+        session: The daemon, and where to print.
+        path: Starts it.
+        body: What is asked for.
+        detach: Show the operation as it was accepted, and follow nothing.
+        draw: What is shown of one that is done.
+        waits: Whether requests wait meanwhile, which is said before.
+
+    Raises:
+        MtpdError: It was refused, failed or was cancelled.
+    """
+    accepted = session.client.post(path, body)
+    if waits and not session.as_json:
+        session.err.print(WAITS, soft_wrap=True)
+    if detach:
+        session.show(accepted, lambda: lists.operation_grid(decode(OperationView, accepted.data)))
+        return
+    reply, operation = wait(session, accepted)
+    session.show(reply, lambda: draw(operation))
 
 
 def wait(session: Session, accepted: Reply) -> tuple[Reply, OperationView]:

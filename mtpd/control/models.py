@@ -198,8 +198,9 @@ def cards(
         )
         for p in config.profiles.values()
     }
-    known = names(config, choices, None, engines)
-    pools = dict(known.pools)
+    running = tuple(engines)
+    known = names(config, choices, lambda: None, lambda: running)
+    pools = {name: found() for name, found in known.pools.items()}
     if known.default_pool is not None:
         pools = {AUTO: pools[known.default_pool], **pools}
     named = tuple(
