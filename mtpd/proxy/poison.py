@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tuner.types import Arm
 
-__all__ = ["CULPABLE", "KEPT", "Death", "Entry", "Rules", "answered", "died", "find", "released"]
+__all__ = [
+    "CULPABLE",
+    "KEPT",
+    "Death",
+    "Entry",
+    "Rules",
+    "answered",
+    "any_like",
+    "died",
+    "find",
+    "released",
+]
 
 KEPT = 256
 """Requests that are remembered; the oldest are forgotten first."""
@@ -86,6 +97,14 @@ Record = tuple[Entry, ...]
 def find(record: Record, fingerprint: str, now: float) -> Entry | None:
     """What is held against a request, if anything still is."""
     return next((e for e in record if e.fingerprint == fingerprint and e.until > now), None)
+
+
+def any_like(record: Record, profile: str, size_bytes: int | None, now: float) -> bool:
+    """Whether anything is held against a request of this model and size."""
+    return any(
+        e.profile == profile and e.deaths[-1].size_bytes == size_bytes and e.until > now
+        for e in record
+    )
 
 
 def died(record: Record, fingerprint: str, death: Death, *, now: float, rules: Rules) -> Record:

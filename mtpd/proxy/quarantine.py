@@ -77,8 +77,9 @@ class Quarantine:
 
     def answered(self, profile: str, payload: Payload) -> None:
         """The request was answered whole."""
-        if self._record and (fingerprint := _fingerprint(profile, payload)) is not None:
-            self._record = poison.answered(self._record, fingerprint)
+        entry = self._find(profile, payload)
+        if entry is not None:
+            self._record = poison.answered(self._record, entry.fingerprint)
 
     def release(self, which: str) -> Entry | None:
         """Let the quarantined request with this id try again; None where there is none."""
@@ -108,11 +109,12 @@ class Quarantine:
         return [entry for entry in self._record if entry.quarantined and entry.until > now]
 
     def _find(self, profile: str, payload: Payload) -> Entry | None:
-        """Hashes only where there is anything to find."""
-        fingerprint = _fingerprint(profile, payload) if self._record else None
-        if fingerprint is None:
+        """Hashes only where something is held against a request of this model and size."""
+        now = self._clock.now()
+        if not poison.any_like(self._record, profile, payload.length, now):
             return None
-        return poison.find(self._record, fingerprint, self._clock.now())
+        fingerprint = _fingerprint(profile, payload)
+        return None if fingerprint is None else poison.find(self._record, fingerprint, now)
 
 
 def sentence(entry: Entry) -> str:

@@ -1,6 +1,17 @@
 from __future__ import annotations
 
-from mtpd.proxy.poison import KEPT, Death, Entry, Record, Rules, answered, died, find, released
+from mtpd.proxy.poison import (
+    KEPT,
+    Death,
+    Entry,
+    Record,
+    Rules,
+    answered,
+    any_like,
+    died,
+    find,
+    released,
+)
 from tuner.types import Arm
 
 RULES = Rules(after=2, hold_s=100.0)
@@ -65,3 +76,12 @@ def test_only_so_many_are_remembered() -> None:
     assert len(record) == KEPT
     assert find(record, "4", 0.0) is None
     assert find(record, "5", 0.0) is not None
+
+
+def test_only_a_request_of_the_same_model_and_size_has_its_like() -> None:
+    record = after("bad")
+    assert any_like(record, "a", 9, 99.9)
+    assert not any_like(record, "a", 9, 100.0)
+    assert not any_like(record, "b", 9, 0.0)
+    assert not any_like(record, "a", 10, 0.0)
+    assert not any_like(record, "a", None, 0.0)
