@@ -122,7 +122,6 @@ class Lanes:
     async def until_waited_for(self) -> None:
         """Return as soon as a request waits for an engine."""
         while not self.queue().waiting:
-            self._came = anyio.Event()
             await self._came.wait()
 
     def tick(self) -> None:
@@ -143,3 +142,4 @@ class Lanes:
     def _rearm(self) -> None:
         self._rearmed.set()
         self._came.set()
+        self._came = anyio.Event()  # each waits for its own, however many there are

@@ -242,3 +242,19 @@ async def test_of_several_that_are_ready_the_one_used_last_is_what_serves() -> N
             async with made.board.lease(profile, request_id="1"):
                 pass
             assert made.board.serving() == arm(profile)
+
+
+async def test_everybody_who_listens_for_a_waiting_request_hears_it() -> None:
+    heard: list[str] = []
+
+    async with bench() as made, anyio.create_task_group() as tasks:
+
+        async def listen(name: str) -> None:
+            await made.board.until_waited_for()
+            heard.append(name)
+
+        for name in ("first", "second"):
+            tasks.start_soon(listen, name)
+        await anyio.wait_all_tasks_blocked()
+        async with clients(made, "a", "b"):
+            await until(lambda: len(heard) == 2)
