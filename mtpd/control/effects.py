@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mtpd.operations import Operations, Progress
     from mtpd.store.journal import Journal
     from mtpd.store.samples import Measurements
-    from mtpd.views import EngineView, Json, QueueView
+    from mtpd.views import EngineView, Json, OperationView, QueueView
     from tuner.types import Arm, Decision
 
 __all__ = ["Board", "Effects"]
@@ -190,15 +190,26 @@ class Effects:
         async with anyio.create_task_group() as tasks:
             if gives_way:
                 tasks.start_soon(self._give_way, operation.id)
-            ended = await self._operations.ended(operation.id)
+            ended = await self._ended(operation.id)
             tasks.cancel_scope.cancel()
         result = None if ended is None else ended.result
         return ended is None or ended.state != "done" or bool(result and result.get("done"))
 
+    async def _ended(self, operation_id: str) -> OperationView | None:
+        """How an operation ended; None where that cannot be read."""
+        try:
+            return await self._operations.ended(operation_id)
+        except MtpdError as error:
+            log.warning("live.outcome_unknown", operation=operation_id, reason=str(error))
+            return None
+
     async def _give_way(self, operation_id: str) -> None:
         await self._board.until_waited_for()
         log.info("live.gives_way", operation=operation_id)
-        await self._operations.cancel(operation_id)
+        try:
+            await self._operations.cancel(operation_id)
+        except MtpdError as error:  # it has ended, or the daemon ends
+            log.warning("live.not_cancelled", operation=operation_id, reason=str(error))
 
     @asynccontextmanager
     async def _decided(

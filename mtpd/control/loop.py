@@ -142,7 +142,8 @@ class ControlLoop:
                     await self._posted.wait()
                 self._posted = anyio.Event()
                 try:
-                    await self.step()
+                    if await self.step():
+                        self._posted.set()
                 except MtpdError as error:
                     log.warning("live.no_look", reason=str(error), hint=error.hint)
                 await anyio.sleep(PAUSE_S)
@@ -150,8 +151,14 @@ class ControlLoop:
             with anyio.move_on_after(LAST_SAVE_S, shield=True):
                 await self._traffic.save(now=True)
 
-    async def step(self) -> None:
-        """Learn from what has happened, then look once at every engine that serves."""
+    async def step(self) -> bool:
+        """Learn from what has happened, then look once at every engine that serves.
+
+        Returns:
+            Whether anything was done, so that another look is due at once. What could not be
+            done is wanted again as it was: it waits for news, or for the timer.
+        """
+        acted = False
         while self._inbox:
             await self._learn(*self._inbox.popleft())
         if self._operations.current is None:
@@ -160,8 +167,9 @@ class ControlLoop:
             for name, arm in serving.items():
                 profile = self._config.profiles.get(name)
                 if profile is not None:  # a reload may take it away between two looks
-                    await self._look(profile, arm)
+                    acted = await self._look(profile, arm) or acted
         await self._traffic.save()
+        return acted
 
     def view(self) -> LiveView:
         """Live traffic, and what would be done about it."""
@@ -204,7 +212,7 @@ class ControlLoop:
             # Before its first request is learnt from: what it is compared with.
             await self._sensing.look(profile)
 
-    async def _look(self, profile: Profile, running: Arm) -> None:
+    async def _look(self, profile: Profile, running: Arm) -> bool:
         watched, rules = self._traffic.of(profile), rules_of(self._config)
         found = await self._sensing.look(profile)
         moment = await self._sensing.moment(profile, running, found, self._use(profile))
@@ -215,14 +223,14 @@ class ControlLoop:
         self._traffic.remember(
             profile, replace(watched.state, policy=after), worth=_worth(before, after)
         )
-        if not isinstance(effect(intent.decision), Keep):
-            self._posted.set()  # look again at once: what was wanted is done
-        if not await self._act(profile, found, intent):
+        done = await self._act(profile, found, intent)
+        if not done:
             self._traffic.remember(
                 profile, replace(watched.state, policy=_undone(before, after)), worth=True
             )
         if rules.mode is Mode.OBSERVE:
             await self._say(profile, rules, intent)
+        return done and not isinstance(effect(intent.decision), Keep)
 
     async def _act(self, profile: Profile, found: Found, intent: Intent) -> bool:
         """Do what was decided; False where a request came first."""

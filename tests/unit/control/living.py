@@ -399,6 +399,7 @@ async def living(
     depth: int = 0,
     mode: str = "idle",
     seed: int = 1,
+    operations_type: type[Operations] = Operations,
     **tuning: Any,
 ) -> AsyncIterator[House]:
     """A daemon's loop that was not asked anything yet; the model runs at ``depth``."""
@@ -416,7 +417,7 @@ async def living(
     async with await Database.open(folder / "mtpd.sqlite3", clock) as db:
         measurements = Measurements(db=db, clock=clock)
         journal, bus = Journal(db=db, clock=clock), Bus(boot="b", clock=clock)
-        operations = Operations(
+        operations = operations_type(
             rows=OperationRows(db=db), bus=bus, clock=clock, describe=problem.described
         )
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
+from mtpd.errors import StoreError
 from mtpd.events import MemoryCreeps
+from mtpd.operations import Operations
 from mtpd.units import MIB
 from mtpd.views import GateView
 from tests.unit.control.living import Card, living
@@ -17,6 +20,7 @@ from tuner.classes import Band, Kind, WorkloadClass
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mtpd.views import OperationView
     from tests.unit.control.living import House
 
 SHORT = WorkloadClass(kind=Kind.PROSE)
@@ -234,6 +238,40 @@ async def test_a_request_ends_a_measurement_that_the_daemon_began(tmp_path: Path
         assert decided.outcome.startswith("aborted, because a request came")
         assert decided.outcome.endswith("1 repetitions kept")
         assert house.live().stale, "what was aborted is not taken for a calibration"
+
+
+async def test_what_cannot_be_done_is_not_tried_again_at_once(tmp_path: Path) -> None:
+    async with living(tmp_path, depth=2) as house:
+        await house.measure()
+        await work(house, SHORT, rounds=5)
+        house.fields["engine"] = "f" * 64
+        house.clock.advance(1500.0)
+        workloads = house.config.workloads
+        house.config.replace(replace(house.config.now, workloads={}))
+        assert not await house.loop.step(), "there is nothing to measure it with"
+        assert house.live().next.act == "measure"
+        assert house.tunes.asked == []
+        house.config.replace(replace(house.config.now, workloads=workloads))
+        house.clock.advance(10.0)
+        assert await house.loop.step(), "what was done is looked at at once"
+        assert [plan.subject for plan in house.tunes.asked] == ["m"]
+
+
+class Unreadable(Operations):
+    """Operations of which the end cannot be read."""
+
+    async def ended(self, operation_id: str) -> OperationView | None:
+        await super().ended(operation_id)
+        message = "the disk is full"
+        raise StoreError(message)
+
+
+async def test_an_end_that_cannot_be_read_does_not_end_the_loop(tmp_path: Path) -> None:
+    async with living(tmp_path, depth=0, operations_type=Unreadable) as house:
+        await house.measure(apply=False)
+        await work(house, SHORT, rounds=10)
+        await house.quiet(240.0)
+        assert house.board.starts == [arm("m", 2)]
 
 
 @pytest.mark.slow
