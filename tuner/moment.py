@@ -14,6 +14,7 @@ from tuner.types import Act, Arm, Decision  # noqa: TC001 - a stored moment reso
 
 __all__ = [
     "DAY_S",
+    "DOUBTS",
     "Alert",
     "Effect",
     "Growth",
@@ -32,6 +33,9 @@ __all__ = [
 
 HOUR_S: Final = 3600.0
 DAY_S: Final = 24 * HOUR_S
+
+DOUBTS: Final = 4
+"""Doubts about one calibration that are kept, the first ones: one is enough to void it."""
 
 
 class Mode(enum.StrEnum):

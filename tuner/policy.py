@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from tuner.moment import (
     DAY_S,
+    DOUBTS,
     Alert,
     Effect,
     Intent,
@@ -315,7 +316,7 @@ def _advanced(rules: Rules, state: PolicyState, moment: Moment) -> PolicyState:
     passed = min(max(moment.at_s - before, 0.0), rules.longest_step_s)
     clock_s, watched_s = state.clock_s + passed, state.watched_s + passed
     doubts = state.doubts if state.calibration == moment.calibration else ()
-    fresh = dict.fromkeys(d for d in moment.doubts if d not in doubts)
+    fresh = tuple(dict.fromkeys(d for d in moment.doubts if d not in doubts))
     since_change = math.inf if state.changed_s is None else clock_s - state.changed_s
     changed = moment.drifted and since_change >= rules.dwell_s
     changes = state.changes + changed
@@ -326,7 +327,7 @@ def _advanced(rules: Rules, state: PolicyState, moment: Moment) -> PolicyState:
         clock_s=clock_s,
         seen_s=moment.at_s,
         calibration=moment.calibration,
-        doubts=(*doubts, *fresh),
+        doubts=(*doubts, *fresh)[:DOUBTS],
         changed_s=clock_s if changed else state.changed_s,
         changes=changes,
         watched_s=watched_s,

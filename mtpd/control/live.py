@@ -20,6 +20,7 @@ from mtpd.types import Absent
 from tuner.carry import recalibrated, restarted
 from tuner.drift import Direction
 from tuner.live import KEPT, Live, push
+from tuner.moment import DOUBTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -229,7 +230,7 @@ class LiveTraffic:
         known.moved.append(says)
         known.drifted = known.drifted or alarm.acceptance is not Direction.NONE
         if alarm.voids and self._on_card:
-            known.doubts = (*known.doubts, says)
+            known.doubts = (*known.doubts, says)[:DOUBTS]
 
 
 def _fresh(profile: Profile) -> Live:

@@ -26,7 +26,7 @@ from tests.unit.tuner.machine import arm
 from tests.unit.tuner.traffic import LONG, SHORT, fresh, request
 from tuner.demand import Demand
 from tuner.live import push
-from tuner.moment import PolicyState
+from tuner.moment import DOUBTS, PolicyState
 from tuner.request import Exclusion
 from tuner.types import Act
 
@@ -175,6 +175,16 @@ async def test_a_request_of_an_engine_that_went_slow_makes_its_calibration_doubt
         assert watched.doubts
         assert "a step of m@2 takes" in watched.doubts[0]
         assert watched.moved[-1] == watched.doubts[0]
+
+
+async def test_one_doubt_is_enough_however_often_an_engine_goes_slow(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        for start in range(DOUBTS + 2):
+            await it.traffic.moved_on(moved("probing", "ready"), it.clock.now())
+            await it.serve(40)
+            await it.serve(6, decode_s=4.0 + start)
+        doubts = it.traffic.of(MODEL).doubts
+        assert len(set(doubts)) == len(doubts) == DOUBTS
 
 
 async def test_without_a_card_a_slow_step_is_a_busy_machine(tmp_path: Path) -> None:

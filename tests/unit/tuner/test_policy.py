@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from tests.unit.tuner.machine import arm
 from tuner.moment import (
     DAY_S,
+    DOUBTS,
     Alert,
     Growth,
     Keep,
@@ -304,6 +305,14 @@ def test_an_eviction_in_flight_is_remembered_and_measured_when_idle() -> None:
     assert "would measure but somebody is being served" in held.reason
     _, decision = decide(RULES, state, moment(at_s=60.0))
     assert decision.act is Act.MEASURE
+
+
+def test_doubts_do_not_pile_up_while_nothing_is_measured() -> None:
+    state = PolicyState()
+    doubts = [f"a step of m@2 takes 1.8{life}x of its reference" for life in range(DOUBTS + 2)]
+    for doubt in (*doubts, doubts[-1]):
+        state, _ = decide(RULES, state, moment(doubts=(doubt,), requests=1))
+    assert state.doubts == tuple(doubts[:DOUBTS])
 
 
 def test_a_measurement_waits_for_a_longer_silence_than_a_switch() -> None:
