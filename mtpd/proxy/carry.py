@@ -244,6 +244,7 @@ class Carrier:
             request_id=record.id,
             path=record.path,
             size_bytes=payload.length or 0,
+            engine_id=lease.engine_id,
             arm=lease.arm,
             cause=f"{failure.failure}: {failure.reason}",
         )
@@ -260,6 +261,14 @@ class Carrier:
         if beside is not None:
             await exchange.over(beside, attempt=attempt)
             return
+        while not await self._in_turn(exchange, record, attempt, alone=alone):
+            alone = True
+
+    async def _in_turn(
+        self, exchange: Exchange, record: Record, attempt: int, *, alone: bool
+    ) -> bool:
+        """Wait for an engine and use it; False where it would have to be alone by now."""
+        payload = exchange.order.payload
         claim = Claim(priority=record.wishes.priority, alone=alone, caller=record.visit.caller)
         arrived = self._clock.now()
         leased = self._board.lease(record.profile, request_id=record.id, claim=claim)
@@ -269,9 +278,11 @@ class Carrier:
             else:
                 lease = await record.herald.lease(stack, exchange, leased)
             self._pace.admitted(arrived, self._clock.now())
-            self._quarantine.admit(record.profile, payload)  # its like may have died meanwhile
+            if self._quarantine.admit(record.profile, payload) and not alone:
+                return False  # its like has become a suspect meanwhile
             with self._company.of(lease.engine_id, record.id):
                 await self._use(exchange, record.visit, lease, attempt)
+        return True
 
     def _herald(self, order: Order, record: Record) -> Herald | None:
         """Who tells the client while it waits, if it is to be told anything."""

@@ -1,8 +1,9 @@
 """Which requests bring their engine down again and again: a pure record.
 
 Every request that an engine worked on when it died is a suspect. The next time it runs
-alone, so that a second death is its own doing; after so many deaths it is quarantined. A
-suspect that is answered whole is none any more, and both are forgotten after a while.
+alone, so that a second death is its own doing; after so many deaths it is quarantined. One
+death counts once, however many requests alike the engine worked on. A suspect that is
+answered whole is none any more, and both are forgotten after a while.
 
 Not covered: whether an engine died of itself (``mtpd.proxy.switch`` knows), and what a
 fingerprint is made of (``mtpd.proxy.quarantine``).
@@ -57,6 +58,7 @@ class Death:
         request_id: Which request.
         path: Where it was sent.
         size_bytes: Of its body.
+        engine_id: The start of the engine that died.
         arm: What the engine ran.
         cause: The failure class and the sentence of the engine's supervisor.
     """
@@ -64,6 +66,7 @@ class Death:
     request_id: str
     path: str
     size_bytes: int
+    engine_id: str
     arm: Arm
     cause: str
 
@@ -112,6 +115,8 @@ def died(record: Record, fingerprint: str, death: Death, *, now: float, rules: R
     if rules.after == 0:
         return record
     known = find(record, fingerprint, now)
+    if known is not None and death.engine_id in {one.engine_id for one in known.deaths}:
+        return record
     deaths = (death,) if known is None else (*known.deaths, death)
     entry = Entry(
         fingerprint=fingerprint,

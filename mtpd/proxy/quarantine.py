@@ -70,9 +70,10 @@ class Quarantine:
         if fingerprint is None:
             return
         now = self._clock.now()
-        self._record = poison.died(self._record, fingerprint, death, now=now, rules=self._rules())
+        before = self._record
+        self._record = poison.died(before, fingerprint, death, now=now, rules=self._rules())
         entry = poison.find(self._record, fingerprint, now)
-        if entry is not None and entry.quarantined:
+        if entry is not None and entry.quarantined and self._record is not before:
             await self._told(entry)
 
     def answered(self, profile: str, payload: Payload) -> None:

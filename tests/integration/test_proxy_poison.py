@@ -40,6 +40,35 @@ class Fragile:
             await json_reply(REPLY)(talk)
 
 
+class Deadly:
+    """An engine that answers nobody before it has died, and dies of "poison".
+
+    Attributes:
+        asked: How many requests have come to it.
+        deaths: How often it has died.
+    """
+
+    def __init__(self) -> None:
+        self.stage: Stage | None = None
+        self.asked = self.deaths = 0
+
+    async def __call__(self, talk: Conversation) -> None:
+        assert self.stage is not None
+        self.asked += 1
+        actor = self.stage.bench.actor("a")
+        if actor.view().state == "backoff":
+            talk.kill()
+        elif b"poison" in talk.body:
+            self.deaths += 1
+            actor.crash()
+            for other in self.stage.engine.seen:  # a process that died has closed them all
+                other.kill()
+        elif self.deaths:
+            await json_reply(REPLY)(talk)
+        else:
+            await talk.until_gone()
+
+
 async def test_a_request_that_kills_the_engine_twice_is_refused_and_others_are_served() -> None:
     engine = Fragile()
     async with stage(engine) as s, anyio.create_task_group() as tasks:
@@ -150,6 +179,49 @@ async def test_an_engine_that_an_operator_stops_makes_no_suspects() -> None:
             await s.bench.board.switch(arm("a", depth), reason="now", force=True)
         assert s.quarantined == []
         assert s.quarantine.views() == ()
+        tasks.cancel_scope.cancel()
+
+
+async def test_one_death_counts_once_for_all_requests_with_the_same_body() -> None:
+    engine = Deadly()
+    async with stage(engine, slots=4) as s, anyio.create_task_group() as tasks:
+        engine.stage = s
+        innocent: list[int] = []
+
+        async def ask() -> None:
+            innocent.append((await s.post(prompt="innocent"))[0].status)
+
+        for _ in range(3):
+            tasks.start_soon(ask)
+        await until(lambda: engine.asked == 3)
+        tasks.start_soon(supervise, s)
+        response, _ = await s.post(prompt="poison")
+        await until(lambda: len(innocent) == 3)
+        assert innocent == [200, 200, 200]
+        assert response.status == 422
+        assert [len(entry.deaths) for entry in s.quarantined] == [2]
+        tasks.cancel_scope.cancel()
+
+
+async def test_one_that_waited_already_runs_alone_once_its_like_is_a_suspect() -> None:
+    engine = Deadly()
+    async with stage(engine, slots=2) as s, anyio.create_task_group() as tasks:
+        engine.stage = s
+        answers: list[tuple[str, int]] = []
+
+        async def ask(prompt: str) -> None:
+            answers.append((prompt, (await s.post(prompt=prompt))[0].status))
+
+        tasks.start_soon(ask, "innocent")
+        await until(lambda: engine.asked == 1)
+        # These wait while the first two run, and no body of theirs is suspected yet.
+        tasks.start_soon(ask, "poison 1")
+        for prompt in ("poison 2", "innocent", "innocent", "innocent"):
+            tasks.start_soon(ask, prompt)
+        tasks.start_soon(supervise, s)
+        await until(lambda: len(answers) == 6)
+        assert [status for prompt, status in answers if prompt == "innocent"] == [200] * 4
+        assert [status for prompt, status in answers if prompt != "innocent"] == [422] * 2
         tasks.cancel_scope.cancel()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import settings
@@ -14,7 +15,9 @@ from tuner.types import Arm
 
 MARKS = st.sampled_from("abc")
 HOLD_S = 10.0
-DEATH = Death(request_id="r", path="/", size_bytes=1, arm=Arm(profile="p"), cause="crash: x")
+DEATH = Death(
+    request_id="r", path="/", size_bytes=1, engine_id="", arm=Arm(profile="p"), cause="crash: x"
+)
 
 
 class Ward(RuleBasedStateMachine):
@@ -25,6 +28,7 @@ class Ward(RuleBasedStateMachine):
         self.law = Rules(after=after, hold_s=HOLD_S)
         self.record: Record = ()
         self.now = 0.0
+        self.starts = 0
         self.deaths: dict[str, tuple[int, float]] = {}
 
     def count(self, mark: str) -> int:
@@ -36,10 +40,13 @@ class Ward(RuleBasedStateMachine):
     def wait(self, seconds: int) -> None:
         self.now += seconds
 
-    @rule(mark=MARKS)
-    def die(self, mark: str) -> None:
+    @rule(mark=MARKS, alike=st.integers(1, 3))
+    def die(self, mark: str, alike: int) -> None:
+        self.starts += 1
         self.deaths[mark] = (self.count(mark) + 1, self.now)
-        self.record = poison.died(self.record, mark, DEATH, now=self.now, rules=self.law)
+        death = replace(DEATH, engine_id=str(self.starts))
+        for _ in range(alike):
+            self.record = poison.died(self.record, mark, death, now=self.now, rules=self.law)
 
     @rule(mark=MARKS)
     def answer(self, mark: str) -> None:

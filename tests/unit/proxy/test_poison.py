@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mtpd.proxy.poison import (
     KEPT,
     Death,
@@ -19,15 +21,18 @@ DEATH = Death(
     request_id="r",
     path="/v1/chat/completions",
     size_bytes=9,
+    engine_id="first",
     arm=Arm(profile="a"),
     cause="crash: x",
 )
+LATER = replace(DEATH, engine_id="later")
 
 
 def after(*marks: str, rules: Rules = RULES, now: float = 0.0) -> Record:
     record: Record = ()
-    for mark in marks:
-        record = died(record, mark, DEATH, now=now, rules=rules)
+    for number, mark in enumerate(marks):
+        death = replace(DEATH, engine_id=f"start {number}")
+        record = died(record, mark, death, now=now, rules=rules)
     return record
 
 
@@ -38,12 +43,19 @@ def entry(record: Record, mark: str, now: float = 0.0) -> Entry:
 
 
 def test_the_first_death_makes_suspects_and_the_second_a_culprit() -> None:
-    record = after("bad", "good")
+    record = died(after("good"), "bad", DEATH, now=0.0, rules=RULES)
     assert not entry(record, "bad").quarantined
-    record = died(record, "bad", DEATH, now=1.0, rules=RULES)
+    record = died(record, "bad", LATER, now=1.0, rules=RULES)
     assert entry(record, "bad").quarantined
-    assert entry(record, "bad").deaths == (DEATH, DEATH)
+    assert entry(record, "bad").deaths == (DEATH, LATER)
     assert not entry(record, "good").quarantined
+
+
+def test_one_death_counts_once_however_many_alike_it_cut_short() -> None:
+    record = died((), "good", DEATH, now=0.0, rules=RULES)
+    alike = died(record, "good", replace(DEATH, request_id="other"), now=1.0, rules=RULES)
+    assert alike is record
+    assert entry(died(alike, "good", LATER, now=2.0, rules=RULES), "good").quarantined
 
 
 def test_a_suspect_that_is_answered_begins_anew() -> None:
