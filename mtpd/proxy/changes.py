@@ -233,18 +233,17 @@ class Changes(Generic[C]):
 
     async def _renewed(self, lane: Lane, running: Running[C], reason: str) -> Renewal:
         profile = running.profile
+        arm = running.plan.arm
         try:
+            await self.halt(lane, reason)
             arm = self._arm_for(profile)
-        except NotFoundError:
-            await self.halt(lane, reason)
-            self.engines.dismiss(profile)
-            return Renewal(profile, Renewed.UNLOADED, reason)
-        try:
-            await self.halt(lane, reason)
             if running.terms is Terms.FORCE:
                 await self.attempt(lane, arm, reason, terms=Terms.FORCE)
             else:
                 await self._fitting(lane, arm, reason)
+        except NotFoundError:
+            self.engines.dismiss(profile)
+            return Renewal(profile, Renewed.UNLOADED, reason)
         except MtpdError as error:
             await self._fall_back(lane, arm, error)
             log.warning("engine.not_renewed", profile=profile, error=str(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from mtpd.config.model import Group
 from mtpd.errors import EngineError
 from mtpd.proxy.outcomes import RejectedError, Renewal, Renewed
 from tests.fakes.actors import Fails
@@ -56,6 +57,27 @@ async def test_a_model_that_is_gone_is_unloaded_and_not_shown_any_more() -> None
             async with made.board.lease("a", request_id="late"):
                 pass
         assert (caught.value.kind, caught.value.status) == ("removed", 404)
+
+
+async def test_a_model_that_is_gone_and_cannot_be_stopped_takes_nobody_with_it() -> None:
+    async with bench(groups=[Group(name="t", members=("a", "b"), swap=False)]) as made:
+        async with clients(made, "a") as (running,), anyio.create_task_group() as tasks:
+            await until(lambda: running.lease)
+            made.removed.add("a")
+            made.actor("a").deaf = True
+            renewing = anyio.CancelScope()
+
+            async def renew() -> None:
+                with renewing:
+                    await made.board.renew(WHY)
+
+            tasks.start_soon(renew)
+            await until(lambda: made.board._lanes.of("a").state.held)
+            renewing.cancel()  # who asked does not wait: it is left to the board
+            running.finish.set()
+            await until(lambda: made.actor("a").view().state == "wedged")
+        async with made.board.lease("b", request_id="other") as lease:
+            assert lease.arm == arm("b")
 
 
 async def test_who_waits_for_a_model_that_is_gone_is_told_and_others_go_on() -> None:
