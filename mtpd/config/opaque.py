@@ -38,13 +38,13 @@ _OURS = frozenset(LaunchTable.model_fields) - {"slots"} | {
 _THEIRS = ("command", "proxy", "check", "env")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = "MTPD_INSTANCE"
+_LAST_PORT = 65535
 
 
 def check_kind(path: Path, model: ModelTable) -> Iterator[tuple[Path, str]]:
     """What belongs to the other kind of model, is missing, or cannot be."""
     given = model.model_fields_set
-    for number, word in enumerate(model.stop_command):
-        yield from _word((*path, "stop_command", number), word)
+    yield from _command((*path, "stop_command"), model.stop_command)
     if model.kind == "opaque":
         for key in sorted(given & _OURS):
             yield (*path, key), "is for llama-server only; kind is 'opaque'"
@@ -59,8 +59,7 @@ def check_kind(path: Path, model: ModelTable) -> Iterator[tuple[Path, str]]:
 def _opaque(path: Path, model: ModelTable) -> Iterator[tuple[Path, str]]:
     if not model.command:
         yield path, "the key 'command' is required where kind is 'opaque'"
-    for number, word in enumerate(model.command):
-        yield from _word((*path, "command", number), word)
+    yield from _command((*path, "command"), model.command)
     proxy = model.proxy or _DEFAULT_PROXY
     if PORT in proxy and not any(PORT in word for word in model.command):
         at = (*path, "proxy") if model.proxy else path
@@ -76,19 +75,23 @@ def _opaque(path: Path, model: ModelTable) -> Iterator[tuple[Path, str]]:
             yield (*path, "env", name), "must not hold a NUL character"
 
 
-def _word(path: Path, word: str) -> Iterator[tuple[Path, str]]:
-    if "\0" in word:
-        yield path, "must not hold a NUL character"
+def _command(path: Path, command: Sequence[str]) -> Iterator[tuple[Path, str]]:
+    if command and not command[0]:
+        yield (*path, 0), "must name the program"
+    for number, word in enumerate(command):
+        if "\0" in word:
+            yield (*path, number), "must not hold a NUL character"
 
 
 def _url_fault(proxy: str) -> str | None:
-    text = proxy.replace(PORT, "1")
+    text = proxy.replace(PORT, str(_LAST_PORT))  # what is longer with any port is found too long
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
         return f"is no URL: {error}"
-    plain = not (parts.query or parts.fragment or parts.username)
+    plain = text.isprintable() and " " not in text
+    plain &= not (parts.query or parts.fragment or parts.username)
     if parts.scheme not in {"http", "https"} or not parts.hostname or not plain or port == 0:
         return f"must be a URL such as 'http://127.0.0.1:8000', not {proxy!r}"
     return None

@@ -71,9 +71,19 @@ def test_a_program_with_everything(tmp_path: Path) -> None:
             "4: models.w.proxy: must be a URL such as 'http://127.0.0.1:8000', not 'ftp://x'",
         ),
         (HEAD + COMMAND + 'proxy = "http://[::1"\n', "4: models.w.proxy: is no URL: "),
+        (HEAD + COMMAND + 'proxy = "http://a b:1"\n', "4: models.w.proxy: must be a URL such as"),
+        (
+            HEAD + COMMAND + 'proxy = "http://a:1${PORT}"\n',
+            "4: models.w.proxy: is no URL: Port out",
+        ),
         (HEAD + COMMAND + 'check = "health"\n', "4: models.w.check: must be a path such as"),
         (HEAD + COMMAND + 'env = { "1A" = "" }\n', "4: models.w.env.1A: '1A' cannot be the name"),
         (HEAD + 'command = ["a\\u0000"]\n', "3: models.w.command.0: must not hold a NUL"),
+        (HEAD + 'command = ["", "${PORT}"]\n', "3: models.w.command.0: must name the program"),
+        (
+            '[models.m]\nmodel = "/m.gguf"\nstop_command = [""]\n',
+            "3: models.m.stop_command.0: must name the program",
+        ),
         (HEAD + 'command = ["a"]\n', "1: models.w: ${PORT} does not occur in command: say in"),
         (
             '[models.m]\nmodel = "/m.gguf"\ncommand = ["a"]\n',
