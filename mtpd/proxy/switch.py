@@ -190,7 +190,12 @@ class Switchboard(Generic[C]):
         return running.lease(anyio.CancelScope())
 
     async def recheck(self, lease: Lease) -> FailureView | None:
-        """An engine broke off: give its supervisor a moment to say so; of what it died."""
+        """An engine broke off: give its supervisor a moment to say so; of what it died.
+
+        At the end it is we who break off, and nobody's client waits for that moment.
+        """
+        if self.closed:
+            return None
         return await self._engines.why_gone(self._seating.seat(lease.arm.profile), lease.engine_id)
 
     @property
