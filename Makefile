@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed-dev
 DEMO   := .venv-demo
 DEMO_STAMP := $(DEMO)/.installed
 
-.PHONY: demo test check bench endurance systemd clean format lint types contracts deps spelling
+.PHONY: demo test check bench endurance systemd docs clean format lint types contracts deps spelling
 
 demo: $(DEMO_STAMP)  ## measure the two bundled models on this machine, choose, and serve
 	$(DEMO)/bin/mtpd demo $(DEMO_ARGS)
@@ -16,7 +16,7 @@ test: $(STAMP)  ## every test; fails when one did not run
 	$(BIN)/pytest --all-must-run -n 2 --dist worksteal --cov --cov-report= $(TEST_ARGS)
 	$(BIN)/coverage report
 
-check: format lint types contracts deps spelling test  ## all that CI runs
+check: format lint types contracts deps spelling docs test  ## all that CI runs
 
 format: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -35,6 +35,9 @@ deps: $(STAMP)
 
 spelling: $(STAMP)
 	$(BIN)/codespell
+
+docs: $(STAMP)  ## the pages of docs/ as one book in build/docs; a warning is an error
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env -b html docs build/docs
 
 bench: $(STAMP)  ## measure, print, never assert; numbers go to docs/benchmarks.md
 	tests/bench/get_nginx.sh .bench/nginx
