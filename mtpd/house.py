@@ -38,6 +38,7 @@ from mtpd.control.tuning import Tuning
 from mtpd.engine.client import EngineClient
 from mtpd.engine.heard import RequestFacts
 from mtpd.engine.kept import PromptCaches
+from mtpd.engine.told import KEPT, told
 from mtpd.events import EngineTransition
 from mtpd.ground import Ground
 from mtpd.logfeed import LogFeed
@@ -58,7 +59,7 @@ from mtpd.supervise.tool_run import ToolRunner
 from mtpd.units import EngineId
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from mtpd.bus import Bus
@@ -101,7 +102,7 @@ class House:
         self._config, self._bus, self._clock, self._faults = config, bus, clock, faults
         self._log_dir = directories.state / "logs"
         self._status: StatusView | None = None
-        self.feed = LogFeed()
+        self.feed = LogFeed(clock=clock, marked=KEPT)
         ground = self.ground = Ground(
             config,
             directories,
@@ -291,6 +292,7 @@ class House:
                 quality=self.quality,
                 recipes=self.recipes,
                 live=self.loop.view,
+                feed=self.feed,
             )
         )
 
@@ -337,7 +339,7 @@ class House:
             rng=random.random,
             new_id=lambda: EngineId(uuid.uuid4().hex),
             on_fact=partial(self._hear, key.profile),
-            on_lines=partial(self.feed.add, key.profile),
+            on_lines=partial(self._read, key.profile),
             card=self.ground.residencies.keeper or self.ground.residencies.host,
             pulse=Pulse(ask=self._probe.answers),
             record=self.ground.residencies.record,
@@ -347,6 +349,16 @@ class House:
         self._heard.hear(engine, fact)
         self._kept.hear(engine, fact)
         self.ground.memory.hear(profile, fact)
+
+    def _read(
+        self,
+        profile: str,
+        engine: EngineId,
+        lines: Sequence[str],
+        facts: Sequence[tuple[int, Fact]],
+    ) -> None:
+        notes = [(place, told(fact)) for place, fact in facts]
+        self.feed.add(profile, lines, engine_id=engine, notes=notes)
 
     def _publish(self, event: Event) -> None:
         self.metrics.observe(event)

@@ -68,8 +68,8 @@ def configure(*, json: bool, level: str, stream: TextIO | None = None) -> None:
 
 
 @contextmanager
-def tap(take: Callable[[str], object]) -> Iterator[None]:
-    """Hand every log line, as on a terminal without colours, also to ``take``.
+def tap(take: Callable[[str, str], object]) -> Iterator[None]:
+    """Hand the level of every log line, and the line without colours, also to ``take``.
 
     It may be called from any thread. Lines that structlog writes past the standard
     library (before ``configure``) are not seen.
@@ -87,12 +87,12 @@ def tap(take: Callable[[str], object]) -> Iterator[None]:
 class _Tap(logging.Handler):
     """Passes formatted lines on."""
 
-    def __init__(self, take: Callable[[str], object]) -> None:
+    def __init__(self, take: Callable[[str, str], object]) -> None:
         super().__init__()
         self._take = take
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._take(self.format(record))
+        self._take(record.levelname.lower(), self.format(record))
 
 
 def _shared() -> list[Processor]:

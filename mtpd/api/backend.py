@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
     from mtpd.live_views import LiveView
+    from mtpd.logfeed import LogFeed
     from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView, RecipeView
     from mtpd.report_views import ReportView
     from mtpd.views import (
@@ -211,6 +212,9 @@ class Backend(Protocol):
         Raises:
             UnknownNameError: Nothing has this name.
         """
+
+    def feed(self) -> LogFeed:
+        """The latest log lines of the daemon and its engines, and those that come."""
 
     def position(self) -> Position:
         """The last event that was published; sequence 0 before the first."""

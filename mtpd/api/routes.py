@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mtpd import explanation_views, live_views, report_views, views
-from mtpd.api import cors, errors, handlers, schema, sse
+from mtpd import explanation_views, live_views, log_views, report_views, views
+from mtpd.api import cors, errors, handlers, log_stream, schema, sse
 from mtpd.api.auth import Policy, Scope
 from mtpd.api.auth import middleware as authentication
 from mtpd.api.quality_routes import QUALITY
@@ -42,6 +42,10 @@ async def _release(backend: Backend, request: web.Request) -> web.StreamResponse
 
 async def _events(backend: Backend, request: web.Request) -> web.StreamResponse:
     return await sse.stream(backend, request, query_of(request, schema.EventQuery))
+
+
+async def _logs(backend: Backend, request: web.Request) -> web.StreamResponse:
+    return await log_stream.lines(backend, request, query_of(request, schema.LogQuery))
 
 
 ROUTES: tuple[Route, ...] = (
@@ -189,6 +193,15 @@ ROUTES: tuple[Route, ...] = (
         scope=Scope.READ,
         request=schema.EventQuery,
         response=None,
+    ),
+    Route(
+        method="GET",
+        path=f"{PREFIX}/logs",
+        handler=_logs,
+        summary="Log lines of the daemon and its engines (JSON, or server-sent events)",
+        scope=Scope.READ,
+        request=schema.LogQuery,
+        response=log_views.LogView,
     ),
     reads(
         f"{PREFIX}/config",

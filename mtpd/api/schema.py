@@ -25,6 +25,7 @@ __all__ = [
     "InvalidRequestError",
     "LimitQuery",
     "LoadBody",
+    "LogQuery",
     "MeasurementQuery",
     "ModelQuery",
     "NoQuery",
@@ -45,6 +46,7 @@ __all__ = [
 
 MAX_DEPTH = 64
 MAX_LIMIT = 1000
+MAX_TAIL = 10_000
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 Depth = Annotated[int, Field(ge=0, le=MAX_DEPTH)]
@@ -231,6 +233,20 @@ class EventQuery(Query):
     """
 
     types: Annotated[str, Field(max_length=1024)] | None = None
+    after: Annotated[str, Field(max_length=128)] | None = None
+
+
+class LogQuery(Query):
+    """Which log lines, by model or by source, and by what they are evidence of.
+
+    Without ``after`` the last ``tail`` lines, with it those that came after that place.
+    """
+
+    model: Name | None = None
+    source: Literal["daemon", "engines"] | None = None
+    about: Annotated[str, Field(max_length=1024)] | None = None
+    tail: Annotated[int, Field(ge=0, le=MAX_TAIL)] = 200
+    follow: bool = False
     after: Annotated[str, Field(max_length=128)] | None = None
 
 

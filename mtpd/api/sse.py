@@ -32,7 +32,16 @@ if TYPE_CHECKING:
     from mtpd.bus import SubscriberDropped
     from mtpd.views import Json
 
-__all__ = ["StreamSettings", "install", "settings", "stream", "until_left"]
+__all__ = [
+    "RECONNECT_MS",
+    "Place",
+    "StreamSettings",
+    "install",
+    "place",
+    "settings",
+    "stream",
+    "until_left",
+]
 
 log = structlog.get_logger()
 RECONNECT_MS = 2000
@@ -101,26 +110,25 @@ async def stream(backend: Backend, request: web.Request, query: EventQuery) -> w
                 errors=(FieldProblem("types", strange),),
             )
         )
-    wanted = _wanted(request.headers.get("Last-Event-ID") or query.after)
     boot, head = backend.position()
-    place = _place(wanted, boot, head)
+    begin = place(request, query.after, boot=boot, head=head)
     timing = settings(request)
     response = EventSourceResponse(ping_interval=timing.ping_s, send_timeout=timing.send_timeout_s)
-    async with backend.subscribe(place.after) as items:
+    async with backend.subscribe(begin.after) as items:
         await response.prepare(request)
         out = _Stream(response, boot=boot, types=query.types)
 
         async def talk() -> None:
             async with response:
-                await out.begin(head, place)
-                await out.relay(items, expected=place.after[1] + 1 if place.exact else None)
+                await out.begin(head, begin)
+                await out.relay(items, expected=begin.after[1] + 1 if begin.exact else None)
 
         await until_left(request, talk)
     return response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class Place:
     """Where a stream begins.
 
     Attributes:
@@ -136,14 +144,26 @@ class _Place:
     lost: bool
 
 
-def _place(wanted: Position | None, boot: str, head: int) -> _Place:
+def place(request: web.Request, after: str | None, *, boot: str, head: int) -> Place:
+    """Where a stream begins, by the header of a reader that comes back, else by ``after``.
+
+    Args:
+        request: May have the header ``Last-Event-ID``.
+        after: The place that the query names, or None.
+        boot: This life of the daemon.
+        head: Number of the latest that there is.
+
+    Raises:
+        InvalidRequestError: What was asked for is no place.
+    """
+    wanted = _wanted(request.headers.get("Last-Event-ID") or after)
     if wanted is None:
         # "From now on" is a place too: nothing is lost between here and the subscription.
-        return _Place(after=(boot, head), replays=False, exact=True, lost=False)
+        return Place(after=(boot, head), replays=False, exact=True, lost=False)
     if wanted[0] == boot and wanted[1] <= head:
-        return _Place(after=wanted, replays=True, exact=True, lost=False)
+        return Place(after=wanted, replays=True, exact=True, lost=False)
     oldest = not wanted[0]
-    return _Place(after=(boot, 0), replays=True, exact=False, lost=not oldest)
+    return Place(after=(boot, 0), replays=True, exact=False, lost=not oldest)
 
 
 def _wanted(text: str | None) -> Position | None:
@@ -177,7 +197,7 @@ class _Stream:
         self._boot = boot
         self._types = types
 
-    async def begin(self, head: int, place: _Place) -> None:
+    async def begin(self, head: int, place: Place) -> None:
         """Say where the stream is; ids of a replay are left to the replayed events."""
         await self._response.send(
             json.dumps({"boot": self._boot, "seq": head}),

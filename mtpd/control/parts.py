@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mtpd.engine.kept import PromptCaches
     from mtpd.gpu.views import DeviceView
     from mtpd.live_views import LiveView
+    from mtpd.logfeed import LogFeed
     from mtpd.operations import Operations
     from mtpd.proxy.quarantine import Quarantine
     from mtpd.proxy.switch import Switchboard
@@ -47,6 +48,7 @@ class Parts:
         quality: Perplexities, and speeds of the model body alone.
         recipes: Files made smaller.
         live: What live traffic has taught, and what would be done about it.
+        feed: The log lines.
     """
 
     facts: DaemonFacts
@@ -70,3 +72,4 @@ class Parts:
     quality: QualityDesk
     recipes: Recipes
     live: Callable[[], LiveView]
+    feed: LogFeed

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
     from mtpd.live_views import LiveView
+    from mtpd.logfeed import LogFeed
     from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView, RecipeView
     from mtpd.views import (
         ConfigValueView,
@@ -240,6 +241,10 @@ class Queries:
             choices=tuple(one for one in self._p.choices.views() if one.subject in names),
             left_out=left_out,
         )
+
+    def feed(self) -> LogFeed:
+        """The latest log lines, and those that come."""
+        return self._p.feed
 
     def position(self) -> tuple[str, int]:
         """The last event that was published; sequence 0 before the first."""

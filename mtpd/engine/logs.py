@@ -18,7 +18,7 @@ from mtpd.engine.log_rules_start import START_RULES
 if TYPE_CHECKING:
     from mtpd.engine.log_rule import Rule
 
-__all__ = ["MAX_LINE", "fact", "plain"]
+__all__ = ["MAX_LINE", "fact", "level", "plain"]
 
 MAX_LINE = 4 * 1024
 """Only so many characters of a line are looked at; longer ones quote prompts."""
@@ -30,6 +30,7 @@ _START = re.compile(
     r"(?:\[\d+\] )?(?:\d+\.\d\d\.\d{3}\.\d{3} )?(?:([IWED]) )?([^:]{0,40})", re.ASCII
 ).match
 
+_LEVELS = {"D": "debug", "I": "info", "W": "warning", "E": "error"}
 _TELLING = frozenset("ID")
 _FAILING = frozenset("WE")
 
@@ -83,6 +84,11 @@ def plain(line: str) -> str:
     if "\x1b" in line:
         line = _ANSI.sub("", line)
     return line[_start(line).start(2) :].rstrip()
+
+
+def level(line: str) -> str | None:
+    """How grave a line is by its own letter: debug, info, warning or error; None without one."""
+    return _LEVELS.get(_start(line)[1])
 
 
 def fact(line: str) -> Fact | None:

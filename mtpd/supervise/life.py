@@ -33,13 +33,22 @@ if TYPE_CHECKING:
     from mtpd.types import LaunchPlan, Verdict
     from mtpd.units import EngineId
 
-__all__ = ["Life"]
+    Hear = Callable[[EngineId, Sequence[str], Sequence[tuple[int, Fact]]], None]
+    """Takes the lines of a start, and the facts of some of them by their place among these."""
+
+__all__ = ["Life", "unheard"]
 
 _OPAQUE_HINT = "correct `command` in its profile; no shell reads it"
 RATES = 5
 """Replies whose median speed is taken: enough to pass over one slow one."""
 RATE_TOKENS = 32
 """Shorter replies measure the first step after a prompt more than the engine."""
+
+
+def unheard(
+    _engine: EngineId, _lines: Sequence[str], _facts: Sequence[tuple[int, Fact]], /
+) -> None:
+    """Nobody listens to the lines."""
 
 
 class Life:
@@ -70,7 +79,7 @@ class Life:
         file: LogFile | None,
         on_fact: Callable[[EngineId, Fact], None] | None,
         on_output: Callable[[Life], None],
-        on_lines: Callable[[Sequence[str]], None] = lambda _lines: None,
+        on_lines: Hear = unheard,
     ) -> None:
         self.start, self.engine_id, self.plan = start, engine_id, plan
         self._on_fact, self._on_output, self._on_lines = on_fact, on_output, on_lines
@@ -167,11 +176,13 @@ class Life:
             self.child.signal(number)
 
     def _take(self, lines: Sequence[str]) -> None:
+        found: list[tuple[int, Fact]] = []
         if self.plan.opaque is None:
-            for line in lines:
+            for place, line in enumerate(lines):
                 if (fact := logs.fact(line)) is not None:
                     self._keep(line, fact)
-        self._on_lines(lines)
+                    found.append((place, fact))
+        self._on_lines(self.engine_id, lines, found)
         self._on_output(self)
 
     def _keep(self, line: str, fact: Fact) -> None:

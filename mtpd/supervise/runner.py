@@ -18,7 +18,7 @@ from mtpd.clock import rfc3339
 from mtpd.supervise import moves
 from mtpd.supervise.check import Check
 from mtpd.supervise.herald import Herald
-from mtpd.supervise.life import Life
+from mtpd.supervise.life import Life, unheard
 from mtpd.supervise.logfile import LogFile, log_path
 from mtpd.supervise.machine import step
 from mtpd.supervise.messages import (
@@ -59,7 +59,7 @@ from mtpd.supervise.waiters import Waiters
 from mtpd.supervise.watch import Watch, no_record
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from anyio.abc import TaskGroup
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from mtpd.engine.facts import Fact
     from mtpd.events import Event as Announcement
     from mtpd.faults import Faults
+    from mtpd.supervise.life import Hear
     from mtpd.supervise.messages import Effect, Event
     from mtpd.supervise.ports import Card, LedgerWriter, Probe, Spawner
     from mtpd.supervise.pulse import Pulse
@@ -106,7 +107,7 @@ class EngineActor:
         rng: Callable[[], float],
         new_id: Callable[[], EngineId],
         on_fact: Callable[[EngineId, Fact], None] | None = None,
-        on_lines: Callable[[Sequence[str]], None] = lambda _lines: None,
+        on_lines: Hear = unheard,
         card: Card | None = None,
         pulse: Pulse | None = None,
         record: Callable[[LaunchPlan], Awaitable[float | None]] = no_record,

@@ -15,6 +15,7 @@ from aiohttp import web
 from mtpd.api.auth import Policy
 from mtpd.api.routes import mount
 from mtpd.bus import Bus
+from mtpd.engine.told import KEPT
 from mtpd.errors import (
     ConfigError,
     ConflictError,
@@ -25,6 +26,7 @@ from mtpd.errors import (
 )
 from mtpd.events import OperationChanged
 from mtpd.live_views import LiveView
+from mtpd.logfeed import LogFeed
 from mtpd.units import Seq
 from mtpd.views import OperationView, ProgressView, encode
 from tests.fakes import devices, study, views
@@ -94,6 +96,7 @@ class ScriptedBackend:
         self.broken: Exception | None = None
         self.refused: tuple[str, ...] = ()
         self.view = views.status()
+        self.lines = LogFeed(clock=FakeClock(), marked=KEPT)
         self._operations: dict[str, OperationView] = {}
         self._results: dict[str, dict[str, Json]] = {}
         self._keys: dict[str, OperationView] = {}
@@ -327,6 +330,9 @@ class ScriptedBackend:
             message = f"there is no model or pool {subject!r}"
             raise UnknownNameError(message)
         return dataclasses.replace(found, subject=subject)
+
+    def feed(self) -> LogFeed:
+        return self.lines
 
     def position(self) -> Position:
         return self.bus.boot, self.bus.seq

@@ -66,7 +66,8 @@ class House:
 
 @asynccontextmanager
 async def house(tmp_path: Path) -> AsyncIterator[House]:
-    backend, feed = ScriptedBackend(), LogFeed()
+    backend = ScriptedBackend()
+    feed = backend.lines
     plan = LaunchPlan(
         key=EngineKey(HOST, views.QWEN),
         arm=arm(views.QWEN),

@@ -96,19 +96,20 @@ def test_loggers_of_the_standard_library_come_out_the_same_way() -> None:
 
 
 def test_a_tap_hears_the_same_lines_as_people_read_them_while_it_is_open() -> None:
-    heard: list[str] = []
+    heard: list[tuple[str, str]] = []
     with _logging() as out:
-        with tap(heard.append):
+        with tap(lambda level, line: heard.append((level, line))):
             log.info("engine.ready", profile="a\x1b[31m")
             log.debug("chatter")
             logging.getLogger("asyncio").warning("slow")
         log.info("after")
     assert len(_lines(out)) == 3
-    assert len(heard) == 2
-    assert "engine.ready" in heard[0]
-    assert "profile=" in heard[0]
-    assert "slow" in heard[1]
-    assert "\x1b" not in "".join(heard)
+    assert [level for level, _ in heard] == ["info", "warning"]
+    first, second = (line for _, line in heard)
+    assert "engine.ready" in first
+    assert "profile=" in first
+    assert "slow" in second
+    assert "\x1b" not in first + second
 
 
 def test_an_unknown_level_is_an_error_with_advice() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 import anyio
@@ -20,40 +18,11 @@ from mtpd.events import EVENT_TYPES, DaemonStarted, DaemonStopping, DecisionMade
 from tests.fakes import views
 from tests.fakes.backend import ScriptedBackend, Served, serving
 from tests.fakes.patience import SOON_S
+from tests.fakes.sse import Got, Reader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-
-@dataclass(frozen=True, slots=True)
-class Got:
-    """One received event."""
-
-    type: str
-    id: str | None
-    data: Any
-
-
-class Reader:
-    """Reads events from an open stream."""
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self.response = response
-
-    async def next(self) -> Got | None:
-        """The next event; None at the end of the stream."""
-        fields: dict[str, str] = {}
-        with anyio.fail_after(5):
-            while line := (await self.response.content.readline()).decode():
-                if line == "\r\n" and "data" in fields:
-                    return Got(fields["event"], fields.get("id"), json.loads(fields["data"]))
-                name, _, value = line.rstrip("\r\n").partition(": ")
-                fields[name] = value
-        return None
-
-    async def take(self, count: int) -> list[Got | None]:
-        return [await self.next() for _ in range(count)]
 
 
 @asynccontextmanager

@@ -1,0 +1,201 @@
+"""``GET /mtpd/v1/logs``: the latest log lines, and those that come.
+
+Plain JSON, or with ``follow`` a stream that begins again where its reader left off. A
+reader of a flood that cannot keep up misses lines and is told how many; one that takes
+nothing is disconnected.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from aiohttp_sse import EventSourceResponse
+
+from mtpd.api import handlers, sse
+from mtpd.api.filters import format_position
+from mtpd.api.problem import FieldProblem, Problem
+from mtpd.api.schema import InvalidRequestError, dump
+from mtpd.engine import logs
+from mtpd.errors import NotFoundError
+from mtpd.log_views import ABOUT, LogLineView, LogView
+from mtpd.logfeed import DAEMON
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aiohttp import web
+
+    from mtpd.api.backend import Backend
+    from mtpd.api.schema import LogQuery
+    from mtpd.logfeed import Line, LogFeed, Source
+
+__all__ = ["MOST", "lines"]
+
+MOST: Final = 200
+"""Lines of one event: a flood must not cost an event per line."""
+
+
+async def lines(backend: Backend, request: web.Request, query: LogQuery) -> web.StreamResponse:
+    """The lines that a query asks for, once or for as long as the reader stays.
+
+    Raises:
+        InvalidRequestError: The query contradicts itself, or names no place or kind.
+        NotFoundError: There is no such model.
+    """
+    about, wants = _about(query.about), await _wants(backend, query)
+    feed, boot = backend.feed(), backend.position()[0]
+    asked = _Asked(
+        feed=feed,
+        boot=boot,
+        wants=wants,
+        about=about,
+        place=sse.place(request, query.after, boot=boot, head=feed.seq),
+        tail=query.tail,
+    )
+    if not query.follow:
+        return handlers.json_response(asked.kept())
+    return await _stream(asked, request)
+
+
+class _Asked:
+    """What one reader wants."""
+
+    def __init__(
+        self,
+        *,
+        feed: LogFeed,
+        boot: str,
+        wants: Callable[[Source], bool],
+        about: frozenset[str] | None,
+        place: sse.Place,
+        tail: int,
+    ) -> None:
+        self.feed, self.boot, self.wants, self.about = feed, boot, wants, about
+        self._place, self._tail = place, tail
+
+    def kept(self) -> LogView:
+        """What there is already."""
+        if self._place.replays:
+            gone, found = self.feed.kept(self.wants, self.about, after=self._place.after[1])
+            # Who asks for all that is kept, or for another life's, knows of no line before.
+            lost = self._place.lost or (self._place.exact and gone)
+        else:
+            _, found = self.feed.kept(self.wants, self.about)
+            lost, found = False, found[len(found) - self._tail :] if self._tail else []
+        return LogView(boot=self.boot, seq=self.feed.seq, lost=lost, lines=_views(found))
+
+
+async def _stream(asked: _Asked, request: web.Request) -> web.StreamResponse:
+    timing = sse.settings(request)
+    response = EventSourceResponse(
+        ping_interval=timing.ping_s,
+        send_timeout=timing.send_timeout_s,
+        headers={"X-Accel-Buffering": "no"},
+    )
+    await response.prepare(request)
+
+    async def talk() -> None:
+        async with response:
+            with asked.feed.follow(asked.wants, asked.about) as reader:
+                out = _Out(response, asked)
+                await out.begin(asked.kept())
+                while True:
+                    missed, found = await reader.take(MOST)
+                    if missed:
+                        await out.reset(f"{missed} lines came too fast for this reader")
+                    await out.send(_views(found))
+
+    await sse.until_left(request, talk)
+    return response
+
+
+class _Out:
+    """One reader's stream."""
+
+    def __init__(self, response: EventSourceResponse, asked: _Asked) -> None:
+        self._response, self._asked = response, asked
+
+    async def begin(self, kept: LogView) -> None:
+        """Say where the stream is, and what is there already.
+
+        The place of the end is told here only if no line follows: else a reader that is cut
+        off in between would come back behind lines that it never got.
+        """
+        await self._response.send(
+            json.dumps({"boot": kept.boot, "seq": kept.seq}),
+            event="stream.open",
+            id=None if kept.lines else format_position(kept.boot, kept.seq),
+            retry=sse.RECONNECT_MS,
+        )
+        if kept.lost:
+            await self.reset("lines after the wanted place are not kept any more")
+        for first in range(0, len(kept.lines), MOST):
+            await self.send(kept.lines[first : first + MOST])
+
+    async def send(self, found: Sequence[LogLineView]) -> None:
+        """Send lines; the id is the last one's."""
+        place = format_position(self._asked.boot, found[-1].seq)
+        await self._response.send(dump({"lines": found}), event="log.lines", id=place)
+
+    async def reset(self, reason: str) -> None:
+        """Say that lines before the next ones are missing."""
+        data = {"boot": self._asked.boot, "seq": self._asked.feed.seq, "reason": reason}
+        await self._response.send(json.dumps(data), event="stream.reset")
+
+
+def _views(found: Sequence[Line]) -> tuple[LogLineView, ...]:
+    return tuple(
+        LogLineView(
+            seq=line.seq,
+            at=line.at,
+            source="daemon" if line.source is DAEMON else "engine",
+            profile=line.source,
+            engine_id=line.engine_id,
+            level=line.level or logs.level(line.text),
+            text=line.text,
+            fact=line.fact,
+            about=line.about,
+        )
+        for line in found
+    )
+
+
+def _about(text: str | None) -> frozenset[str] | None:
+    if text is None:
+        return None
+    names = frozenset(name for part in text.split(",") if (name := part.strip()))
+    if strange := sorted(names - set(ABOUT)):
+        raise _refused("about", f"no line is evidence of {strange[0][:80]!r}", ", ".join(ABOUT))
+    return names
+
+
+async def _wants(backend: Backend, query: LogQuery) -> Callable[[Source], bool]:
+    if query.model is None:
+        match query.source:
+            case "daemon":
+                return lambda source: source is DAEMON
+            case "engines":
+                return lambda source: source is not DAEMON
+            case _:
+                return lambda _source: True
+    if query.source is not None:
+        raise _refused("source", "a model's lines are those of its engine", "model or source")
+    found = await backend.model(query.model)
+    if found is None:
+        message = f"There is no model {query.model!r}."
+        raise NotFoundError(message, hint="mtpctl models lists them.")
+    return lambda source: source == found.id
+
+
+def _refused(path: str, message: str, there_are: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        Problem(
+            slug="invalid-query",
+            status=HTTPStatus.BAD_REQUEST,
+            title="The query does not fit its schema",
+            detail=f"{path}: {message}; use {there_are}.",
+            errors=(FieldProblem(path, message),),
+        )
+    )
