@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, ClassVar, Final, get_args
+
+from mtpd.units import Seq  # noqa: TC001  # the schema resolves it
+from mtpd.views import (  # noqa: TC001  # the schema resolves them
+    DecisionView,
+    MeasurementView,
+    OperationView,
+    ResidencyView,
+)
 
 if TYPE_CHECKING:
-    from mtpd.units import Seq
-    from mtpd.views import DecisionView, MeasurementView, OperationView, ResidencyView
+    from collections.abc import Mapping
 
 __all__ = [
     "EVENT_TYPES",
+    "STREAMED",
     "ConfigRefused",
     "ConfigReloaded",
     "DaemonStarted",
@@ -33,6 +41,9 @@ __all__ = [
     "OperationChanged",
     "RequestFinished",
     "ResidencyJudged",
+    "StreamDropped",
+    "StreamOpen",
+    "StreamReset",
     "type_name",
 ]
 
@@ -291,5 +302,53 @@ def type_name(kind: type[Event]) -> str:
     return f"{subject}.{'_'.join(rest)}".lower()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOpen:
+    """The stream itself, first: where it is.
+
+    Attributes:
+        boot: This life of the daemon.
+        seq: The latest event there is.
+    """
+
+    type: ClassVar[str] = "stream.open"
+    boot: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReset:
+    """The stream itself: events before the next one are lost, so the state is to be read anew.
+
+    Attributes:
+        boot: This life of the daemon.
+        seq: The last event that is lost.
+        reason: One clause.
+    """
+
+    type: ClassVar[str] = "stream.reset"
+    boot: str
+    seq: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamDropped:
+    """The stream itself, last: connect again with the last id.
+
+    Attributes:
+        reason: One clause.
+    """
+
+    type: ClassVar[str] = "stream.dropped"
+    reason: str
+
+
 EVENT_TYPES: tuple[str, ...] = tuple(sorted(type_name(kind) for kind in get_args(Event)))
 """Every type that an envelope may have."""
+
+STREAMED: Final[Mapping[str, type]] = {
+    **{type_name(kind): kind for kind in get_args(Event)},
+    **{kind.type: kind for kind in (StreamOpen, StreamReset, StreamDropped)},
+}
+"""What the event stream holds, by the type of the event."""

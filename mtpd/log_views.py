@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ABOUT", "LogLineView", "LogView"]
+__all__ = ["ABOUT", "LogLineView", "LogLinesView", "LogView"]
 
 ABOUT: tuple[str, ...] = (
     "start",
@@ -61,4 +61,15 @@ class LogView:
     boot: str
     seq: int
     lost: bool
+    lines: tuple[LogLineView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLinesView:
+    """The next lines of a stream.
+
+    Attributes:
+        lines: Oldest first.
+    """
+
     lines: tuple[LogLineView, ...]

@@ -39,6 +39,7 @@ __all__ = [
     "EvidenceView",
     "FailureView",
     "GateView",
+    "HealthView",
     "IntervalView",
     "Json",
     "MeasurementView",
@@ -48,6 +49,7 @@ __all__ = [
     "QualityView",
     "QuarantineView",
     "QueueView",
+    "ReadinessView",
     "ResidencyView",
     "StatusView",
     "encode",
@@ -337,6 +339,30 @@ class StatusView:
     live: tuple[LiveProfileView, ...] = ()
     config: ConfigFileView | None = None
     quarantine: tuple[QuarantineView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthView:
+    """That the daemon runs.
+
+    Attributes:
+        status: Always ok.
+    """
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadinessView:
+    """Whether a request would be served now, or would start an engine.
+
+    Attributes:
+        ready: True also where no engine is meant to run.
+        engines: The state of every engine, by its id.
+    """
+
+    ready: bool
+    engines: dict[str, str]
 
 
 def encode(value: object) -> Json:

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from mtpd.api.schema import dump
 from mtpd.errors import NotFoundError
+from mtpd.views import HealthView, ReadinessView
 
 if TYPE_CHECKING:
     from mtpd.api.backend import Backend
@@ -194,7 +195,7 @@ async def config(
 
 async def healthz(_backend: Backend, _request: web.Request) -> web.Response:
     """Whether the loop runs; true whenever this is answered."""
-    return json_response({"status": "ok"})
+    return json_response(HealthView(status="ok"))
 
 
 async def readyz(backend: Backend, _request: web.Request) -> web.Response:
@@ -203,7 +204,7 @@ async def readyz(backend: Backend, _request: web.Request) -> web.Response:
     at_rest = all(state == "stopped" for state in engines.values())
     ready = at_rest or "ready" in engines.values()
     return json_response(
-        {"ready": ready, "engines": engines},
+        ReadinessView(ready=ready, engines=engines),
         status=HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE,
     )
 

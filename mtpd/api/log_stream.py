@@ -7,7 +7,6 @@ nothing is disconnected.
 
 from __future__ import annotations
 
-import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -19,11 +18,12 @@ from mtpd.api.problem import FieldProblem, Problem
 from mtpd.api.schema import InvalidRequestError, dump
 from mtpd.engine import logs
 from mtpd.errors import NotFoundError
-from mtpd.log_views import ABOUT, LogLineView, LogView
+from mtpd.events import StreamOpen, StreamReset
+from mtpd.log_views import ABOUT, LogLinesView, LogLineView, LogView
 from mtpd.logfeed import DAEMON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from aiohttp import web
 
@@ -31,10 +31,17 @@ if TYPE_CHECKING:
     from mtpd.api.schema import LogQuery
     from mtpd.logfeed import Line, LogFeed, Source
 
-__all__ = ["MOST", "lines"]
+__all__ = ["MOST", "STREAMED", "lines"]
 
 MOST: Final = 200
 """Lines of one event: a flood must not cost an event per line."""
+NEXT_LINES: Final = "log.lines"
+STREAMED: Final[Mapping[str, type]] = {
+    NEXT_LINES: LogLinesView,
+    StreamOpen.type: StreamOpen,
+    StreamReset.type: StreamReset,
+}
+"""What the stream holds, by the type of the event."""
 
 
 async def lines(backend: Backend, request: web.Request, query: LogQuery) -> web.StreamResponse:
@@ -124,8 +131,8 @@ class _Out:
         off in between would come back behind lines that it never got.
         """
         await self._response.send(
-            json.dumps({"boot": kept.boot, "seq": kept.seq}),
-            event="stream.open",
+            dump(StreamOpen(boot=kept.boot, seq=kept.seq)),
+            event=StreamOpen.type,
             id=None if kept.lines else format_position(kept.boot, kept.seq),
             retry=sse.RECONNECT_MS,
         )
@@ -137,12 +144,13 @@ class _Out:
     async def send(self, found: Sequence[LogLineView]) -> None:
         """Send lines; the id is the last one's."""
         place = format_position(self._asked.boot, found[-1].seq)
-        await self._response.send(dump({"lines": found}), event="log.lines", id=place)
+        data = dump(LogLinesView(lines=tuple(found)))
+        await self._response.send(data, event=NEXT_LINES, id=place)
 
     async def reset(self, reason: str) -> None:
         """Say that lines before the next ones are missing."""
-        data = {"boot": self._asked.boot, "seq": self._asked.feed.seq, "reason": reason}
-        await self._response.send(json.dumps(data), event="stream.reset")
+        told = StreamReset(boot=self._asked.boot, seq=self._asked.feed.seq, reason=reason)
+        await self._response.send(dump(told), event=told.type)
 
 
 def _views(found: Sequence[Line]) -> tuple[LogLineView, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mtpd.api.backend import Backend
-    from mtpd.api.schema import (
+    from mtpd.api.quality_schema import (
         BenchBody,
         ModelQuery,
         PairQuery,

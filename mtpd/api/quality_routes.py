@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mtpd import quality_views
 from mtpd.api import quality_handlers as handlers
-from mtpd.api import schema
+from mtpd.api import quality_schema as schema
 from mtpd.api.row import PREFIX, Route, reads, starts
 
 __all__ = ["QUALITY"]
@@ -22,6 +22,7 @@ QUALITY: tuple[Route, ...] = (
         "Stored perplexities, newest first",
         query=schema.ModelQuery,
         response=[quality_views.PerplexityView],
+        member="perplexities",
     ),
     reads(
         f"{PREFIX}/perplexity/comparison",
@@ -29,6 +30,7 @@ QUALITY: tuple[Route, ...] = (
         "A variant's stored perplexity against a base's",
         query=schema.PairQuery,
         response=quality_views.PplComparisonView,
+        refuses=(404, 422),
     ),
     starts(
         f"{PREFIX}/bench",
@@ -42,6 +44,7 @@ QUALITY: tuple[Route, ...] = (
         "Stored runs of llama-bench, newest first",
         query=schema.ModelQuery,
         response=[quality_views.BaselineView],
+        member="baselines",
     ),
     reads(
         f"{PREFIX}/recipes/b2",
@@ -49,6 +52,7 @@ QUALITY: tuple[Route, ...] = (
         "What a smaller output tensor would make of a model's file",
         query=schema.RecipeQuery,
         response=quality_views.RecipeView,
+        refuses=(404, 409, 422, 502, 503),
     ),
     starts(
         f"{PREFIX}/recipes/b2",

@@ -6,10 +6,11 @@ asks for its scope, and a test compares the rows with docs/http_api.md.
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from mtpd import explanation_views, live_views, log_views, report_views, views
-from mtpd.api import cors, errors, handlers, log_stream, schema, sse
+from mtpd import events, explanation_views, live_views, log_views, report_views, views
+from mtpd.api import cors, errors, handlers, log_stream, openapi, schema, sse
 from mtpd.api.auth import Policy, Scope
 from mtpd.api.auth import middleware as authentication
 from mtpd.api.quality_routes import QUALITY
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from mtpd.api.gate import Gate
 
 __all__ = ["PREFIX", "ROUTES", "Route", "mount", "read_body"]
-
-METRICS = "/metrics"
 
 
 async def _cancel(backend: Backend, request: web.Request) -> web.StreamResponse:
@@ -48,6 +47,11 @@ async def _logs(backend: Backend, request: web.Request) -> web.StreamResponse:
     return await log_stream.lines(backend, request, query_of(request, schema.LogQuery))
 
 
+async def _description(_backend: Backend, request: web.Request) -> web.StreamResponse:
+    query_of(request, schema.NoQuery)
+    return handlers.json_response(openapi.document(ROUTES))
+
+
 ROUTES: tuple[Route, ...] = (
     reads(
         f"{PREFIX}/status",
@@ -62,6 +66,7 @@ ROUTES: tuple[Route, ...] = (
         "Every device with its reading, and who answers for each field",
         query=schema.NoQuery,
         response=[DeviceView],
+        member="devices",
     ),
     reads(
         f"{PREFIX}/live",
@@ -177,6 +182,7 @@ ROUTES: tuple[Route, ...] = (
         "A decision with all that it stands on",
         query=schema.ExplainQuery,
         response=explanation_views.ExplanationView,
+        refuses=(404,),
     ),
     reads(
         f"{PREFIX}/report",
@@ -184,6 +190,7 @@ ROUTES: tuple[Route, ...] = (
         "Everything that was measured, side by side where it compares",
         query=schema.ReportQuery,
         response=report_views.ReportView,
+        refuses=(404,),
     ),
     Route(
         method="GET",
@@ -193,6 +200,7 @@ ROUTES: tuple[Route, ...] = (
         scope=Scope.READ,
         request=schema.EventQuery,
         response=None,
+        stream=events.STREAMED,
     ),
     Route(
         method="GET",
@@ -202,6 +210,8 @@ ROUTES: tuple[Route, ...] = (
         scope=Scope.READ,
         request=schema.LogQuery,
         response=log_views.LogView,
+        refuses=(404,),
+        stream=log_stream.STREAMED,
     ),
     reads(
         f"{PREFIX}/config",
@@ -212,12 +222,21 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         method="GET",
+        path=f"{PREFIX}/openapi.json",
+        handler=_description,
+        summary="This API, described for programs (OpenAPI 3.1)",
+        scope=Scope.READ,
+        request=schema.NoQuery,
+        response=None,
+    ),
+    Route(
+        method="GET",
         path="/healthz",
         handler=handlers.healthz,
         summary="Whether the daemon runs",
         scope=Scope.READ,
         request=None,
-        response=None,
+        response=views.HealthView,
     ),
     Route(
         method="GET",
@@ -226,7 +245,8 @@ ROUTES: tuple[Route, ...] = (
         summary="Whether a request would be served",
         scope=Scope.READ,
         request=None,
-        response=None,
+        response=views.ReadinessView,
+        also=(HTTPStatus.SERVICE_UNAVAILABLE,),
     ),
 )
 
@@ -264,8 +284,8 @@ def mount(
             scopes[route.method, added.resource.canonical] = route.scope
             control.add(added.resource.canonical)
     if metrics is not None:
-        app.router.add_get(METRICS, metrics)
-        control.add(METRICS)
+        app.router.add_get(openapi.METRICS, metrics)
+        control.add(openapi.METRICS)
     app.on_response_prepare.extend((errors.mark_started, cors.give))
     app.middlewares.extend((errors.problems, authentication(auth, scopes, control, gate)))
     sse.install(app, stream or sse.StreamSettings())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,7 +15,7 @@ from mtpd.api.auth import Scope
 from mtpd.api.problem import FieldProblem, Problem, from_status
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from aiohttp import web
 
@@ -37,9 +37,14 @@ class Route:
     Attributes:
         handler: Takes the backend and the request.
         request: Schema of the body (POST) or of the query (GET), or None.
-        response: View type; a one-element list where a list of views is returned,
-            None where the answer is not JSON.
+        response: View type; a one-element list where a list of views is returned, as the one
+            member of an object; None where the answer has no view.
         status: Of a request that was accepted.
+        member: What that list is called, where it is not the last part of the path.
+        also: Other statuses with which a view is answered.
+        refuses: Statuses of refusals beside those that follow from the method and the request.
+        stream: What a stream of server-sent events holds, by the type of the event; an
+            event of the daemon stands in its envelope.
     """
 
     method: str
@@ -50,6 +55,10 @@ class Route:
     request: type[BaseModel] | None
     response: type | list[type] | None
     status: int = 200
+    member: str | None = None
+    also: tuple[int, ...] = ()
+    refuses: tuple[int, ...] = ()
+    stream: Mapping[str, type] = field(default_factory=dict)
 
 
 def reads(
@@ -59,6 +68,8 @@ def reads(
     *,
     query: type[B],
     response: type | list[type],
+    member: str | None = None,
+    refuses: tuple[int, ...] = (),
 ) -> Route:
     """A row that looks something up."""
 
@@ -75,6 +86,8 @@ def reads(
         scope=Scope.READ,
         request=query,
         response=response,
+        member=member,
+        refuses=refuses,
     )
 
 

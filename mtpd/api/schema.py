@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mtpd.api.problem import FieldProblem, Problem
 from mtpd.views import encode
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "BenchBody",
+    "Body",
     "DecisionQuery",
     "EventQuery",
     "ExplainQuery",
@@ -27,13 +27,10 @@ __all__ = [
     "LoadBody",
     "LogQuery",
     "MeasurementQuery",
-    "ModelQuery",
+    "Name",
     "NoQuery",
-    "PairQuery",
-    "PerplexityBody",
     "ProbeBody",
-    "RecipeBody",
-    "RecipeQuery",
+    "Query",
     "ReloadBody",
     "ReportQuery",
     "SwitchBody",
@@ -72,8 +69,16 @@ class Body(BaseModel):
 class SwitchBody(Body):
     """Serve this model; without a depth, at the depth at which it is served now.
 
-    ``measured`` goes back from the depth that an operator set to the measured choice.
+    Attributes:
+        model: Name or alias.
+        depth: Draft depth, which holds until the model is tuned; null or absent: the one at
+            which it is served now.
+        force: Cut running requests instead of draining them, and serve it even if it does not
+            fit.
+        measured: Go back from the depth that an operator set to the measured choice.
     """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "qwen", "depth": 2}]})
 
     model: Name
     depth: Depth | None = None
@@ -82,7 +87,13 @@ class SwitchBody(Body):
 
 
 class LoadBody(Body):
-    """Start this model's engine at its chosen depth."""
+    """Start this model's engine at its chosen depth.
+
+    Attributes:
+        model: Name or alias.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "qwen"}]})
 
     model: Name
 
@@ -92,13 +103,40 @@ class ReloadBody(Body):
 
 
 class UnloadBody(Body):
-    """Stop this model's engine, or every engine."""
+    """Stop this model's engine, or every engine.
+
+    Attributes:
+        model: Name or alias; null or absent: every engine.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "qwen"}, {}]})
 
     model: Name | None = None
 
 
 class TuneBody(Body):
-    """Measure the arms of a pool or model, and apply what the measurements choose."""
+    """Measure the arms of a pool or model, and apply what the measurements choose.
+
+    Attributes:
+        subject: A pool, or a model's name or alias.
+        method: model-based measures what decides, sweep measures every depth.
+        depths: Only these may be measured, and the best of them is served.
+        workloads: Only these; else all that are configured.
+        prompts: Per workload.
+        repetitions: Of each prompt.
+        max_tokens: Generated per repetition.
+        max_starts: Engine starts at most, over all models.
+        max_cells: Arms times prompts at most, over all models.
+        max_minutes: Minutes at most, over all models.
+        max_joules: Joules at most, over all models; needs a card whose power can be read.
+        apply: Serve what was chosen; else nothing is changed.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"subject": "default", "method": "sweep", "depths": [0, 1, 2]}]
+        }
+    )
 
     subject: Name
     method: Literal["model-based", "sweep"] = "model-based"
@@ -117,48 +155,17 @@ class TuneBody(Body):
 
 
 class ProbeBody(Body):
-    """Measure the acceptance of each draft position in one short run."""
+    """Measure the acceptance of each draft position in one short run.
+
+    Attributes:
+        model: Name or alias.
+        depth: Draft positions.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "qwen", "depth": 2}]})
 
     model: Name
     depth: Annotated[int, Field(ge=1, le=MAX_DEPTH)] = 2
-
-
-Corpus = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^/[^\x00-\x1f]*$")]
-Chunks = Annotated[int, Field(ge=1, le=100000)]
-ChunkContext = Annotated[int, Field(ge=32, le=1048576)]
-
-
-class RecipeBody(Body):
-    """Make a recipe's file; with a text, measure its perplexity and the original's."""
-
-    model: Name
-    corpus: Corpus | None = None
-    chunks: Chunks = 32
-    context: ChunkContext = 512
-
-
-class PerplexityBody(Body):
-    """Measure the perplexity of a model, or of a base and its variant, over one text."""
-
-    models: Annotated[tuple[Name, ...], Field(min_length=1, max_length=2)]
-    corpus: Corpus
-    chunks: Chunks = 32
-    context: ChunkContext = 512
-
-
-class BenchBody(Body):
-    """Time the model body alone; 0 leaves prompt processing or generation out."""
-
-    model: Name
-    prompt_tokens: Annotated[int, Field(ge=0, le=1048576)] = 512
-    gen_tokens: Annotated[int, Field(ge=0, le=65536)] = 128
-    repetitions: Annotated[int, Field(ge=1, le=100)] = 5
-
-    @model_validator(mode="after")
-    def _something(self) -> BenchBody:
-        if self.prompt_tokens + self.gen_tokens == 0:
-            raise ValueError("prompt_tokens and gen_tokens are both 0: nothing is timed")
-        return self
 
 
 class Query(BaseModel):
@@ -172,13 +179,26 @@ class NoQuery(Query):
 
 
 class LimitQuery(Query):
-    """At most this many, newest first."""
+    """At most this many, newest first.
+
+    Attributes:
+        limit: Rows at most.
+    """
 
     limit: Limit = 50
 
 
 class MeasurementQuery(Query):
-    """Which stored repetitions to list; ``id`` may be given several times."""
+    """Which stored repetitions to list; ``id`` may be given several times.
+
+    Attributes:
+        model: Name or alias.
+        depth: Draft depth.
+        workload: Name of a workload.
+        operation: The operation that took them.
+        id: Numbers of stored repetitions.
+        limit: Rows at most.
+    """
 
     model: Name | None = None
     depth: Depth | None = None
@@ -188,40 +208,35 @@ class MeasurementQuery(Query):
     limit: Limit = 200
 
 
-class ModelQuery(LimitQuery):
-    """Of which model to list rows."""
-
-    model: Name | None = None
-
-
-class RecipeQuery(Query):
-    """For which model to plan."""
-
-    model: Name
-
-
-class PairQuery(Query):
-    """Which two models to compare."""
-
-    base: Name
-    variant: Name
-
-
 class DecisionQuery(LimitQuery):
-    """Which decisions to list."""
+    """Which decisions to list.
+
+    Attributes:
+        subject: A pool or a model; without it all.
+        limit: Rows at most.
+    """
 
     subject: Name | None = None
 
 
 class ExplainQuery(Query):
-    """A decision by number, else the latest of a subject, else the latest of all."""
+    """A decision by number, else the latest of a subject, else the latest of all.
+
+    Attributes:
+        id: Number of the decision.
+        subject: A pool or a model.
+    """
 
     id: RowId | None = None
     subject: Name | None = None
 
 
 class ReportQuery(Query):
-    """Of one pool or model, or of all models."""
+    """Of one pool or model, or of all models.
+
+    Attributes:
+        subject: A pool or a model; without it all models.
+    """
 
     subject: Name | None = None
 
@@ -230,6 +245,10 @@ class EventQuery(Query):
     """Which events to send: types or their first parts, separated by commas.
 
     ``after`` does what the ``Last-Event-ID`` header does, for clients that cannot set it.
+
+    Attributes:
+        types: E.g. ``decision,engine.transition``; without it all.
+        after: ``BOOT-SEQ``, or 0 for all that are kept.
     """
 
     types: Annotated[str, Field(max_length=1024)] | None = None
@@ -240,6 +259,14 @@ class LogQuery(Query):
     """Which log lines, by model or by source, and by what they are evidence of.
 
     Without ``after`` the last ``tail`` lines, with it those that came after that place.
+
+    Attributes:
+        model: Name or alias: the lines of its engine.
+        source: Only the daemon's own lines, or only the engines'.
+        about: Only lines that are evidence, of these kinds, separated by commas.
+        tail: Lines at most.
+        follow: Answer with a stream of server-sent events that goes on.
+        after: ``BOOT-SEQ``, or 0 for all that are kept.
     """
 
     model: Name | None = None

@@ -8,7 +8,6 @@ that was too slow (reconnect with the last id).
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from aiohttp_sse import EventSourceResponse
 from mtpd.api.filters import format_position, parse_position, unknown_types, wants
 from mtpd.api.problem import FieldProblem, Problem
 from mtpd.api.schema import InvalidRequestError, dump
-from mtpd.events import Envelope
+from mtpd.events import Envelope, StreamDropped, StreamOpen, StreamReset
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from mtpd.api.filters import Position
     from mtpd.api.schema import EventQuery
     from mtpd.bus import SubscriberDropped
-    from mtpd.views import Json
 
 __all__ = [
     "RECONNECT_MS",
@@ -200,8 +198,8 @@ class _Stream:
     async def begin(self, head: int, place: Place) -> None:
         """Say where the stream is; ids of a replay are left to the replayed events."""
         await self._response.send(
-            json.dumps({"boot": self._boot, "seq": head}),
-            event="stream.open",
+            dump(StreamOpen(boot=self._boot, seq=head)),
+            event=StreamOpen.type,
             id=None if place.replays else format_position(self._boot, head),
             retry=RECONNECT_MS,
         )
@@ -214,7 +212,7 @@ class _Stream:
         """Send what the filter lets through; ``expected`` is the sequence that comes next."""
         async for item in items:
             if not isinstance(item, Envelope):
-                await self._say("stream.dropped", {"reason": "the reader was too slow"})
+                await self._say(StreamDropped(reason="the reader was too slow"))
                 return
             if expected is not None and item.seq > expected:
                 await self._reset(item.seq - 1, f"events {expected} to {item.seq - 1} are gone")
@@ -225,10 +223,10 @@ class _Stream:
                 )
 
     async def _reset(self, seq: int, reason: str) -> None:
-        await self._say("stream.reset", {"boot": self._boot, "seq": seq, "reason": reason})
+        await self._say(StreamReset(boot=self._boot, seq=seq, reason=reason))
 
-    async def _say(self, kind: str, data: dict[str, Json]) -> None:
-        await self._response.send(json.dumps(data), event=kind)
+    async def _say(self, told: StreamReset | StreamDropped) -> None:
+        await self._response.send(dump(told), event=told.type)
 
 
 async def _end_all(app: web.Application) -> None:
