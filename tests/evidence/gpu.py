@@ -34,7 +34,7 @@ HARD: Final = 0.24
 
 DEEPEST: Final = 5
 READY_S: Final = 60.0
-COMMAND_S: Final = 400.0
+COMMAND_S: Final = 480.0
 TOKENS: Final = 160
 PROMPTS: Final = {
     "short": ("hello there", "the old road"),
