@@ -57,6 +57,7 @@ from mtpd.supervise.runner import EngineActor
 from mtpd.supervise.spawn import ShimSpawner
 from mtpd.supervise.tool_run import ToolRunner
 from mtpd.units import EngineId
+from mtpd.web.pages import Pages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -297,13 +298,14 @@ class House:
         )
 
     def web(self, control: Control) -> web.Application:
-        """Control plane and data plane in one application."""
+        """Control plane, data plane and dashboard in one application."""
 
         async def scrape(_request: web.Request) -> web.Response:
             self._status = await control.status()
             return web.Response(body=self.metrics.text(), headers=prometheus.HEADERS)
 
-        return application(
+        dashboard = Pages()
+        app = application(
             control,
             config=self._config,
             choices=self.ground.choices,
@@ -315,7 +317,10 @@ class House:
             instance=self._bus.boot,
             gate=self._gate,
             quarantine=self.quarantine,
+            public=dashboard.paths,
         )
+        dashboard.mount(app)
+        return app
 
     async def _restore(self, subjects: AbstractSet[str] | None = None) -> None:
         await restore(

@@ -18,7 +18,7 @@ from mtpd.proxy.conditions import conditions
 from mtpd.proxy.quotas import Quotas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from aiohttp.typedefs import Handler
 
@@ -49,6 +49,7 @@ def application(
     instance: str,
     gate: Gate,
     quarantine: Quarantine,
+    public: Container[str] = (),
 ) -> web.Application:
     """Everything that is served, on either listener.
 
@@ -64,6 +65,7 @@ def application(
         instance: Names this life of the daemon in every response.
         gate: Asks for tokens over TCP.
         quarantine: Keeps away what has brought engines down.
+        public: Paths that others mount and that are open to everybody.
     """
     app = web.Application()
     routes.mount(
@@ -78,6 +80,7 @@ def application(
         metrics=metrics,
         others=(*swap.routes(feed, board.plans, config), *router_mode.routes(config)),
         gate=gate,
+        public=public,
     )
     forward.mount(
         app,

@@ -9,7 +9,7 @@ and reads are open on the loopback, and changes are not.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from mtpd.api.gate import Gate
 
-__all__ = ["Asked", "Peer", "Plane", "Policy", "Scope", "decide", "middleware", "owns"]
+__all__ = ["Asked", "Peer", "Plane", "Policy", "Scope", "decide", "may", "middleware", "owns"]
 
 CONTROL_PREFIX = "/mtpd/"
 OPEN = frozenset({"/healthz", "/health", "/v1/health"})
@@ -114,6 +114,10 @@ class Asked:
         if self.peer.uid is not None:
             return f"uid {self.peer.uid} over the control socket"
         return None if self.shown.token is None else f"token {self.shown.token.name}"
+
+
+_ASKED = web.RequestKey("mtpd.asked", Asked)
+_POLICY = web.RequestKey("mtpd.policy", Policy)
 
 
 def decide(asked: Asked, policy: Policy) -> Problem | None:
@@ -260,6 +264,7 @@ def middleware(
     scopes: Mapping[tuple[str, str], Scope],
     control: Container[str] = (),
     gate: Gate | None = None,
+    public: Container[str] = (),
 ) -> Middleware:
     """Ask ``decide`` before any handler runs.
 
@@ -269,11 +274,15 @@ def middleware(
             are GET or HEAD.
         control: Route paths outside ``/mtpd/`` that belong to the control plane.
         gate: Knows the tokens and is told of what was refused; None for a daemon without.
+        public: Paths that tell nothing of this daemon: no token is asked for their reads.
     """
 
     @web.middleware
     async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
         asked = _asked(request, scopes, control, gate)
+        if request.path in public and asked.scope is Scope.READ:
+            asked = replace(asked, plane=Plane.OPEN)
+        request[_ASKED], request[_POLICY] = asked, policy
         token = asked.shown.token
         problem = decide(asked, policy)
         if asked.origin is not None and _is_listed(asked, policy) and _host(asked, policy) is None:
@@ -294,6 +303,12 @@ def middleware(
             return await handler(request)
 
     return authenticate
+
+
+def may(request: web.Request, plane: Plane, scope: Scope) -> Problem | None:
+    """What the same caller would be answered to something else; None where it may."""
+    other = replace(request[_ASKED], plane=plane, scope=scope, media_type=None)
+    return decide(other, request[_POLICY])
 
 
 def owns(request: web.Request) -> bool:

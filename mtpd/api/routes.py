@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from mtpd import events, explanation_views, live_views, log_views, report_views, views
-from mtpd.api import cors, errors, handlers, log_stream, openapi, schema, sse
+from mtpd.api import allowed, cors, errors, handlers, log_stream, openapi, schema, sse
 from mtpd.api.auth import Policy, Scope
 from mtpd.api.auth import middleware as authentication
 from mtpd.api.quality_routes import QUALITY
@@ -18,7 +18,7 @@ from mtpd.api.row import PREFIX, Route, query_of, read_body, reads, starts
 from mtpd.gpu.views import DeviceView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from aiohttp import web
     from aiohttp.typedefs import Handler
@@ -231,6 +231,15 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         method="GET",
+        path=f"{PREFIX}/access",
+        handler=allowed.access,
+        summary="What the caller may do, and what it lacks for the rest",
+        scope=Scope.READ,
+        request=schema.NoQuery,
+        response=allowed.AccessView,
+    ),
+    Route(
+        method="GET",
         path="/healthz",
         handler=handlers.healthz,
         summary="Whether the daemon runs",
@@ -260,6 +269,7 @@ def mount(
     stream: sse.StreamSettings | None = None,
     others: Sequence[Route] = (),
     gate: Gate | None = None,
+    public: Container[str] = (),
 ) -> None:
     """Add the control API, its error middleware and its authentication to ``app``.
 
@@ -275,6 +285,7 @@ def mount(
         stream: Timing of the event stream.
         others: Rows outside ``PREFIX`` that need what the control API needs.
         gate: Asks for tokens over TCP; None for none.
+        public: Paths that others mount and that are open to everybody.
     """
     scopes: dict[tuple[str, str], Scope] = {}
     control: set[str] = set()
@@ -287,7 +298,7 @@ def mount(
         app.router.add_get(openapi.METRICS, metrics)
         control.add(openapi.METRICS)
     app.on_response_prepare.extend((errors.mark_started, cors.give))
-    app.middlewares.extend((errors.problems, authentication(auth, scopes, control, gate)))
+    app.middlewares.extend((errors.problems, authentication(auth, scopes, control, gate, public)))
     sse.install(app, stream or sse.StreamSettings())
 
 

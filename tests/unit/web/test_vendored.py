@@ -1,0 +1,39 @@
+"""What comes from elsewhere is what its publisher has made, with its licence."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from mtpd.web.pages import STATIC
+
+UPLOT = STATIC / "vendor" / "uplot"
+
+
+def test_uplot_is_the_file_that_npm_has() -> None:
+    lines = (UPLOT / "SHA256SUMS").read_text().splitlines()
+    sums = {name: digest for digest, name in map(str.split, lines)}
+    files = {file.name for file in UPLOT.iterdir()} - {"SHA256SUMS", "VERSION"}
+    assert set(sums) == files == {"LICENCE", "uPlot.esm.js", "uPlot.min.css"}
+    for name, said in sums.items():
+        assert hashlib.sha256((UPLOT / name).read_bytes()).hexdigest() == said, name
+
+
+def test_uplot_says_its_version_and_its_licence() -> None:
+    version = (UPLOT / "VERSION").read_text().strip()
+    head = (UPLOT / "uPlot.esm.js").read_text(encoding="utf-8")[:500]
+    assert f"(v{version})" in head
+    assert "MIT" in (UPLOT / "LICENCE").read_text()
+
+
+def test_nothing_is_loaded_from_elsewhere_and_nothing_is_inline() -> None:
+    page = (STATIC / "index.html").read_text()
+    links = re.findall(r'(?:src|href)="([^"#]+)"', page)
+    assert links
+    assert all(link.startswith("assets/") for link in links)
+    assert not re.search(r"<style|\sstyle=|\son\w+=|<script>", page)
+    for file in STATIC.rglob("*.js"):
+        imports = re.findall(
+            r'^(?:import|export)[^;]*?from "([^"]+)";', file.read_text(), re.MULTILINE
+        )
+        assert all(one.startswith(".") for one in imports), (file, imports)
