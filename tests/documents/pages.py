@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.documents import keys
+from tests.documents import command_lists, keys
 
 __all__ = ["BLOCKS", "blocks_in", "pages", "written"]
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = {**keys.BLOCKS}
+BLOCKS = {**keys.BLOCKS, **command_lists.BLOCKS}
 """Every part by its name."""
 _PART = re.compile(r"<!-- begin ([\w ]+) -->\n(.*?)<!-- end \1 -->", re.DOTALL)
 
