@@ -166,6 +166,7 @@ async def daemon(
             house.ground.hashes.run,
             house.loop.run,
             house.reloader.watch,
+            house.history.run,
         )
         for run in (sampler.run, board.run, *house_runs):
             tasks.start_soon(run)

@@ -22,7 +22,9 @@ __all__ = [
     "IntervalView",
     "Json",
     "QuarantineView",
+    "QueueRowView",
     "QueueView",
+    "RequestView",
     "ResidencyView",
 ]
 
@@ -153,6 +155,45 @@ class QueueView:
     limit: int
     timeout_s: float
     in_flight: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRowView:
+    """Open requests for one model with one priority (high, normal or low)."""
+
+    profile: str
+    priority: str
+    waiting: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestView:
+    """A request that is open now.
+
+    Attributes:
+        state: waiting, for an engine, or running.
+        priority: high, normal or low.
+        caller: Name of the token that came with it, or null.
+        depth: Draft depth of its engine; null while it waits.
+        age_s: Seconds since it came.
+        running_s: Seconds for which an engine has worked on it; null while it waits.
+        events: Events of its stream so far, of which llama-server sends one per token; null
+            where its answer is no stream, or has not begun.
+        events_per_s: The same per second since the answer began.
+    """
+
+    id: str
+    profile: str
+    path: str
+    state: str
+    priority: str
+    caller: str | None
+    depth: int | None
+    age_s: float
+    running_s: float | None
+    events: int | None
+    events_per_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from mtpd.control.applying import Applying
 from mtpd.control.backend import Control
 from mtpd.control.device import SwitchboardDevice
 from mtpd.control.effects import Effects
+from mtpd.control.history import History
 from mtpd.control.idle import IdleUnloader
 from mtpd.control.live import LiveTraffic
 from mtpd.control.loop import ControlLoop
@@ -38,12 +39,13 @@ from mtpd.control.tuning import Tuning
 from mtpd.engine.client import EngineClient
 from mtpd.engine.heard import RequestFacts
 from mtpd.engine.kept import PromptCaches
-from mtpd.engine.told import KEPT, told
+from mtpd.engine.told import KEPT, notes
 from mtpd.events import EngineTransition
 from mtpd.ground import Ground
 from mtpd.logfeed import LogFeed
 from mtpd.metrics import Metrics
 from mtpd.operations import Operations
+from mtpd.proxy.open_requests import OpenRequests
 from mtpd.proxy.quarantine import Quarantine
 from mtpd.proxy.switch import Switchboard
 from mtpd.store.live_states import LiveStates
@@ -60,7 +62,7 @@ from mtpd.units import EngineId
 from mtpd.web.pages import Pages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from mtpd.bus import Bus
@@ -103,6 +105,7 @@ class House:
         self._config, self._bus, self._clock, self._faults = config, bus, clock, faults
         self._log_dir = directories.state / "logs"
         self._status: StatusView | None = None
+        self.requests = OpenRequests(clock)
         self.feed = LogFeed(clock=clock, marked=KEPT)
         ground = self.ground = Ground(
             config,
@@ -187,10 +190,17 @@ class House:
             operations=self.operations,
             forecast=ground.memory.forecast,
         )
+        self.history = History(
+            sampler=ground.telemetry.sampler,
+            queue=self.switchboard.queue,
+            requests=self.requests,
+            limits=ground.telemetry.limits(),
+            clock=clock,
+        )
         self.traffic = LiveTraffic(
             config=config,
             states=LiveStates(db=store, clock=clock),
-            meter=Meter(self.switchboard.beside),
+            meter=Meter(self.switchboard.beside, told=self.history.counted),
             around=ground.telemetry.sampler.around,
             on_card=card.is_gpu,
             clock=clock,
@@ -294,6 +304,8 @@ class House:
                 recipes=self.recipes,
                 live=self.loop.view,
                 feed=self.feed,
+                requests=self.requests,
+                history=self.history,
             )
         )
 
@@ -318,6 +330,7 @@ class House:
             gate=self._gate,
             quarantine=self.quarantine,
             public=dashboard.paths,
+            requests=self.requests,
         )
         dashboard.mount(app)
         return app
@@ -344,7 +357,9 @@ class House:
             rng=random.random,
             new_id=lambda: EngineId(uuid.uuid4().hex),
             on_fact=partial(self._hear, key.profile),
-            on_lines=partial(self._read, key.profile),
+            on_lines=lambda engine, lines, facts: self.feed.add(
+                key.profile, lines, engine_id=engine, notes=notes(facts)
+            ),
             card=self.ground.residencies.keeper or self.ground.residencies.host,
             pulse=Pulse(ask=self._probe.answers),
             record=self.ground.residencies.record,
@@ -355,20 +370,11 @@ class House:
         self._kept.hear(engine, fact)
         self.ground.memory.hear(profile, fact)
 
-    def _read(
-        self,
-        profile: str,
-        engine: EngineId,
-        lines: Sequence[str],
-        facts: Sequence[tuple[int, Fact]],
-    ) -> None:
-        notes = [(place, told(fact)) for place, fact in facts]
-        self.feed.add(profile, lines, engine_id=engine, notes=notes)
-
     def _publish(self, event: Event) -> None:
         self.metrics.observe(event)
         self._bus.publish(event)
         self.idle.observe(event)
+        self.history.observe(event)
         self.loop.hear(event)
         if isinstance(event, EngineTransition):
             self.ground.telemetry.sampler.hurry()

@@ -19,7 +19,9 @@ from mtpd.engine_views import (
     IntervalView,
     Json,
     QuarantineView,
+    QueueRowView,
     QueueView,
+    RequestView,
     ResidencyView,
 )
 from mtpd.live_views import LiveProfileView  # noqa: TC001  # decoders resolve it
@@ -48,8 +50,10 @@ __all__ = [
     "ProgressView",
     "QualityView",
     "QuarantineView",
+    "QueueRowView",
     "QueueView",
     "ReadinessView",
+    "RequestView",
     "ResidencyView",
     "StatusView",
     "encode",
@@ -317,6 +321,8 @@ class StatusView:
         quarantine: Requests that are refused because engines died of them.
         live: Live traffic of every model that had any, and what would be done about it.
         config: The configuration file; None where there is none, as in the demo.
+        queue_rows: Open requests by model and priority.
+        requests: The oldest open requests, at most 100.
     """
 
     version: str
@@ -339,6 +345,8 @@ class StatusView:
     live: tuple[LiveProfileView, ...] = ()
     config: ConfigFileView | None = None
     quarantine: tuple[QuarantineView, ...] = ()
+    queue_rows: tuple[QueueRowView, ...] = ()
+    requests: tuple[RequestView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

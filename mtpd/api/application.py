@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mtpd.engine.client import EngineClient
     from mtpd.events import RequestFinished
     from mtpd.logfeed import LogFeed
+    from mtpd.proxy.open_requests import OpenRequests
     from mtpd.proxy.quarantine import Quarantine
     from mtpd.proxy.switch import Switchboard
 
@@ -50,6 +51,7 @@ def application(
     gate: Gate,
     quarantine: Quarantine,
     public: Container[str] = (),
+    requests: OpenRequests,
 ) -> web.Application:
     """Everything that is served, on either listener.
 
@@ -66,6 +68,7 @@ def application(
         gate: Asks for tokens over TCP.
         quarantine: Keeps away what has brought engines down.
         public: Paths that others mount and that are open to everybody.
+        requests: Shows those that are open.
     """
     app = web.Application()
     routes.mount(
@@ -95,6 +98,7 @@ def application(
         limits=lambda: config.server.limits,
         conditions=lambda profile: conditions(config.now, profile),
         quarantine=quarantine,
+        requests=requests,
         reload=lambda: completed(backend, backend.reload(idempotency_key=None), drop=False),
         quotas=Quotas(
             per_caller=lambda: config.server.max_in_flight_per_token,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from collections.abc import Set as AbstractSet
     from contextlib import AbstractAsyncContextManager
 
     from mtpd.api.filters import Position
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mtpd.events import Envelope
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
+    from mtpd.history_views import HistoryView
     from mtpd.live_views import LiveView
     from mtpd.logfeed import LogFeed
     from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView, RecipeView
@@ -55,6 +57,11 @@ class Backend(Protocol):
 
     def live(self) -> LiveView:
         """Live traffic by class, and what the daemon would do by itself."""
+
+    def history(
+        self, metrics: AbstractSet[str] | None, /, *, since_s: float, step_s: float
+    ) -> HistoryView:
+        """What was seen since some seconds ago; None for every metric."""
 
     async def models(self) -> tuple[ModelView, ...]:
         """Every profile, in the order of the configuration."""

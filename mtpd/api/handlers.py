@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from mtpd.api.schema import dump
+from mtpd.api.schema import dump, listed
 from mtpd.errors import NotFoundError
+from mtpd.history_views import UNITS
 from mtpd.views import HealthView, ReadinessView
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from mtpd.api.schema import (
         DecisionQuery,
         ExplainQuery,
+        HistoryQuery,
         LimitQuery,
         LoadBody,
         MeasurementQuery,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     )
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
+    from mtpd.history_views import HistoryView
     from mtpd.live_views import LiveView
     from mtpd.report_views import ReportView
     from mtpd.views import (
@@ -50,6 +53,12 @@ async def status(backend: Backend, _query: NoQuery, _id: str) -> StatusView:
 async def gpu(backend: Backend, _query: NoQuery, _id: str) -> dict[str, tuple[DeviceView, ...]]:
     """Every device with its newest reading."""
     return {"devices": await backend.gpu()}
+
+
+async def history(backend: Backend, query: HistoryQuery, _id: str) -> HistoryView:
+    """The last hours."""
+    names = None if query.metrics is None else listed("metrics", query.metrics, tuple(UNITS))
+    return backend.history(names, since_s=query.since_s, step_s=query.step_s)
 
 
 async def live(backend: Backend, _query: NoQuery, _id: str) -> LiveView:

@@ -7,15 +7,13 @@ nothing is disconnected.
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from aiohttp_sse import EventSourceResponse
 
 from mtpd.api import handlers, sse
 from mtpd.api.filters import format_position
-from mtpd.api.problem import FieldProblem, Problem
-from mtpd.api.schema import InvalidRequestError, dump
+from mtpd.api.schema import dump, listed, refused
 from mtpd.engine import logs
 from mtpd.errors import NotFoundError
 from mtpd.events import StreamOpen, StreamReset
@@ -51,7 +49,8 @@ async def lines(backend: Backend, request: web.Request, query: LogQuery) -> web.
         InvalidRequestError: The query contradicts itself, or names no place or kind.
         NotFoundError: There is no such model.
     """
-    about, wants = _about(query.about), await _wants(backend, query)
+    about = None if query.about is None else listed("about", query.about, ABOUT)
+    wants = await _wants(backend, query)
     feed, boot = backend.feed(), backend.position()[0]
     asked = _Asked(
         feed=feed,
@@ -170,15 +169,6 @@ def _views(found: Sequence[Line]) -> tuple[LogLineView, ...]:
     )
 
 
-def _about(text: str | None) -> frozenset[str] | None:
-    if text is None:
-        return None
-    names = frozenset(name for part in text.split(",") if (name := part.strip()))
-    if strange := sorted(names - set(ABOUT)):
-        raise _refused("about", f"no line is evidence of {strange[0][:80]!r}", ", ".join(ABOUT))
-    return names
-
-
 async def _wants(backend: Backend, query: LogQuery) -> Callable[[Source], bool]:
     if query.model is None:
         match query.source:
@@ -189,21 +179,9 @@ async def _wants(backend: Backend, query: LogQuery) -> Callable[[Source], bool]:
             case _:
                 return lambda _source: True
     if query.source is not None:
-        raise _refused("source", "a model's lines are those of its engine", "model or source")
+        raise refused("source", "a model's lines are those of its engine: use one of both")
     found = await backend.model(query.model)
     if found is None:
         message = f"There is no model {query.model!r}."
         raise NotFoundError(message, hint="mtpctl models lists them.")
     return lambda source: source == found.id
-
-
-def _refused(path: str, message: str, there_are: str) -> InvalidRequestError:
-    return InvalidRequestError(
-        Problem(
-            slug="invalid-query",
-            status=HTTPStatus.BAD_REQUEST,
-            title="The query does not fit its schema",
-            detail=f"{path}: {message}; use {there_are}.",
-            errors=(FieldProblem(path, message),),
-        )
-    )

@@ -16,6 +16,7 @@ from mtpd.api.auth import middleware as authentication
 from mtpd.api.quality_routes import QUALITY
 from mtpd.api.row import PREFIX, Route, query_of, read_body, reads, starts
 from mtpd.gpu.views import DeviceView
+from mtpd.history_views import HistoryView
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -67,6 +68,13 @@ ROUTES: tuple[Route, ...] = (
         query=schema.NoQuery,
         response=[DeviceView],
         member="devices",
+    ),
+    reads(
+        f"{PREFIX}/history",
+        handlers.history,
+        "The last hours of the device, the queue and the replies",
+        query=schema.HistoryQuery,
+        response=HistoryView,
     ),
     reads(
         f"{PREFIX}/live",

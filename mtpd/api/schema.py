@@ -15,13 +15,14 @@ from mtpd.api.problem import FieldProblem, Problem
 from mtpd.views import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = [
     "Body",
     "DecisionQuery",
     "EventQuery",
     "ExplainQuery",
+    "HistoryQuery",
     "InvalidRequestError",
     "LimitQuery",
     "LoadBody",
@@ -37,8 +38,10 @@ __all__ = [
     "TuneBody",
     "UnloadBody",
     "dump",
+    "listed",
     "parse_body",
     "parse_query",
+    "refused",
 ]
 
 MAX_DEPTH = 64
@@ -255,6 +258,14 @@ class EventQuery(Query):
     after: Annotated[str, Field(max_length=128)] | None = None
 
 
+class HistoryQuery(Query):
+    """Which metrics, how far back, and in what steps; these may become longer."""
+
+    metrics: Annotated[str, Field(max_length=1024)] | None = None
+    since_s: Annotated[float, Field(ge=10, le=86400)] = 3600
+    step_s: Annotated[float, Field(ge=1, le=86400)] = 10
+
+
 class LogQuery(Query):
     """Which log lines, by model or by source, and by what they are evidence of.
 
@@ -306,6 +317,23 @@ def parse_query(values: Mapping[str, list[str]], schema: type[M]) -> M:
         )
     except ValidationError as error:
         raise InvalidRequestError(_problem(error, "query", 400)) from None
+
+
+def listed(path: str, text: str, known: Sequence[str]) -> frozenset[str]:
+    """The names in a parameter that holds several, separated by commas.
+
+    Raises:
+        InvalidRequestError: One of them is not known.
+    """
+    names = frozenset(name for part in text.split(",") if (name := part.strip()))
+    if strange := sorted(names - set(known)):
+        raise refused(path, f"there is no {strange[0][:80]!r}; there are {', '.join(known)}")
+    return names
+
+
+def refused(path: str, message: str) -> InvalidRequestError:
+    """A query of which one parameter cannot be used."""
+    return InvalidRequestError(_invalid("query", 400, (FieldProblem(path, message),)))
 
 
 def dump(value: object) -> str:

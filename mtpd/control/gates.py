@@ -68,6 +68,11 @@ class Gates:
             self._kind = hardware.gate
         self._shown = _edges()
 
+    @property
+    def edge_limit_c(self) -> float | None:
+        """Edge temperature at or below which a measurement may begin; None for a relative gate."""
+        return None if self._kind == "relative" else self._limit_c
+
     async def views(self) -> tuple[GateView, ...]:
         """Every gate as the API shows it, with a fresh reading."""
         _, views = await self._look(self._shown)

@@ -14,6 +14,8 @@ from mtpd.errors import UpstreamError
 from mtpd.types import Absent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mtpd.engine.prom import SpecCounters
     from mtpd.proxy.engines import Lease
 
@@ -32,10 +34,13 @@ class Meter:
 
     Args:
         beside: Reaches them.
+        told: Takes every difference that was found.
     """
 
-    def __init__(self, beside: Beside) -> None:
-        self._beside = beside
+    def __init__(
+        self, beside: Beside, *, told: Callable[[SpecCounters], None] = lambda _moved: None
+    ) -> None:
+        self._beside, self._told = beside, told
         self._last: dict[str, tuple[str, SpecCounters]] = {}
 
     async def moved(self, profile: str, engine_id: str) -> SpecCounters | Absent:
@@ -51,7 +56,10 @@ class Meter:
         self._last[profile] = (engine_id, now)
         if before is None or before[0] != engine_id:
             return Absent("the counters of this engine start were not read before")
-        return prom.delta(before[1], now)
+        moved = prom.delta(before[1], now)
+        if not isinstance(moved, Absent):
+            self._told(moved)
+        return moved
 
     async def _read(self, profile: str, engine_id: str) -> SpecCounters | Absent:
         lease = self._beside(profile)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mtpd.config.live import Configuration
     from mtpd.control.choices import Choices
     from mtpd.control.facts import DaemonFacts
+    from mtpd.control.history import History
     from mtpd.control.models import ModelReports
     from mtpd.control.quality import QualityDesk
     from mtpd.control.recipes import Recipes
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from mtpd.live_views import LiveView
     from mtpd.logfeed import LogFeed
     from mtpd.operations import Operations
+    from mtpd.proxy.open_requests import OpenRequests
     from mtpd.proxy.quarantine import Quarantine
     from mtpd.proxy.switch import Switchboard
     from mtpd.store.journal import Journal
@@ -49,6 +51,8 @@ class Parts:
         recipes: Files made smaller.
         live: What live traffic has taught, and what would be done about it.
         feed: The log lines.
+        requests: Those that are open.
+        history: The last hours.
     """
 
     facts: DaemonFacts
@@ -73,3 +77,5 @@ class Parts:
     recipes: Recipes
     live: Callable[[], LiveView]
     feed: LogFeed
+    requests: OpenRequests
+    history: History

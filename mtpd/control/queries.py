@@ -35,6 +35,7 @@ from tuner.summary import summarise
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from collections.abc import Set as AbstractSet
 
     from mtpd.bus import SubscriberDropped
     from mtpd.config.model import Pool, Profile
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from mtpd.events import Envelope
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
+    from mtpd.history_views import HistoryView
     from mtpd.live_views import LiveView
     from mtpd.logfeed import LogFeed
     from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView, RecipeView
@@ -91,6 +93,8 @@ class Queries:
             live=self._p.live().profiles,
             config=self._p.reload.view(),
             quarantine=self._p.quarantine.views(),
+            queue_rows=self._p.requests.rows(),
+            requests=self._p.requests.views(),
         )
 
     def quarantine(self) -> tuple[QuarantineView, ...]:
@@ -100,6 +104,12 @@ class Queries:
     def live(self) -> LiveView:
         """Live traffic by class, and what the daemon would do by itself."""
         return self._p.live()
+
+    def history(
+        self, metrics: AbstractSet[str] | None, /, *, since_s: float, step_s: float
+    ) -> HistoryView:
+        """What was seen since some seconds ago, in steps; None for every metric."""
+        return self._p.history.view(metrics, since_s=since_s, step_s=step_s)
 
     async def gpu(self) -> tuple[DeviceView, ...]:
         """Every device with a fresh reading, and who answers for each field."""

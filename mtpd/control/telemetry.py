@@ -13,6 +13,7 @@ from mtpd.gpu.rapl import PackageEnergy
 from mtpd.gpu.sampler import Sampler
 from mtpd.gpu.views import host_view, view
 from mtpd.gpu.worker import TelemetryThread
+from mtpd.history_views import DeviceLimitsView
 from mtpd.types import Absent
 
 if TYPE_CHECKING:
@@ -99,6 +100,16 @@ class Telemetry:
             host=None if isinstance(host, Absent) else host,
         )
         return (shown,)
+
+    def limits(self) -> DeviceLimitsView:
+        """Lines to draw beside what was read of the device."""
+        return DeviceLimitsView(
+            device=self._card.key,
+            declared_cap_w=self._wanted_w,
+            gate_edge_c=self.gates.edge_limit_c if self._card.is_gpu else None,
+            junction_limit_c=self._card.device.junction_limit_c,
+            vram_total_bytes=None,
+        )
 
     def _host(self) -> HostView:
         return host_view(self._memory.memory(), self._energy.read())

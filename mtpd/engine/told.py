@@ -7,11 +7,14 @@ decided elsewhere (``evidence``, ``failures``, ``acceptance``).
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mtpd.engine import facts
 
-__all__ = ["KEPT", "NOTES", "Note", "told"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["KEPT", "NOTES", "Note", "notes", "told"]
 
 KEPT: Final = frozenset({"start", "residency", "speculation", "failure"})
 """What an engine prints once per start: worth more than the lines of its requests."""
@@ -93,6 +96,11 @@ class Note(NamedTuple):
 def told(fact: facts.Fact) -> Note:
     """What a line with this fact is evidence of, e.g. ``("layers_offloaded", "residency")``."""
     return NOTES[type(fact)]
+
+
+def notes(found: Sequence[tuple[int, facts.Fact]]) -> list[tuple[int, Note]]:
+    """The same of several lines, each with its place among them."""
+    return [(place, told(fact)) for place, fact in found]
 
 
 NOTES: Final = {

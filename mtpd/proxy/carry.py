@@ -24,6 +24,7 @@ from mtpd.proxy.company import Company
 from mtpd.proxy.headers import served_by
 from mtpd.proxy.herald import TICK_S, Herald
 from mtpd.proxy.loading import Words, speaks
+from mtpd.proxy.open_requests import OpenRequest
 from mtpd.proxy.outcomes import (
     NoStreamError,
     RejectedError,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from mtpd.clock import Clock
     from mtpd.proxy.engines import Lease
+    from mtpd.proxy.open_requests import OpenRequests
     from mtpd.proxy.quarantine import Quarantine
     from mtpd.proxy.relay import Order
     from mtpd.views import EngineView, FailureView, QueueView
@@ -97,6 +99,7 @@ class Record:
     wishes: Wishes
     visit: Visit
     began: float
+    shown: OpenRequest
     outcome: str = "failed"
     status: int = 500
     herald: Herald | None = None
@@ -115,6 +118,7 @@ class Carrier:
         tick_s: Between two words to a client that waits, where it is told any.
         quotas: How many requests may be open at once.
         quarantine: Keeps away what has brought engines down.
+        requests: Shows those that are open.
     """
 
     def __init__(
@@ -127,10 +131,12 @@ class Carrier:
         tick_s: float = TICK_S,
         quotas: Quotas,
         quarantine: Quarantine,
+        requests: OpenRequests,
     ) -> None:
         self._board, self._on_finished, self._clock = board, on_finished, clock
         self._headers, self._tick_s, self._quotas = headers, tick_s, quotas
         self._quarantine, self._pace, self._company = quarantine, Pace(), Company()
+        self._requests = requests
 
     async def carry(self, request: web.Request, profile: str, order: Order) -> web.StreamResponse:
         """Serve one request, whatever happens to it."""
@@ -140,14 +146,22 @@ class Carrier:
             refused.headers.update(self._headers)
             return refused
         visit = Visit(profile, request.get(CALLER))
-        record = Record(
-            secrets.token_hex(8), request.path, profile, asked, visit, self._clock.now()
+        shown = OpenRequest(
+            id=secrets.token_hex(8),
+            profile=profile,
+            path=request.path,
+            priority=asked.priority,
+            caller=visit.caller,
+            came=self._clock.now(),
         )
+        record = Record(shown.id, request.path, profile, asked, visit, shown.came, shown)
         record.herald = self._herald(order, record)
         headers = {**self._headers, **served_by(profile, order.why)}
         exchange = Exchange(request, order, headers=headers)
+        shown.events = lambda: exchange.events
         try:
-            return await self._served(exchange, record)
+            with self._requests.shown(shown):
+                return await self._served(exchange, record)
         except ClientGoneError:
             record.outcome, record.status = "client_gone", CLIENT_GONE
             exchange.hang_up()
@@ -200,7 +214,11 @@ class Carrier:
     async def _within(self, deadline_s: float, exchange: Exchange, record: Record) -> None:
         """Turn away who has no answer begun in time; an answer that has begun is never cut."""
         with anyio.move_on_after(deadline_s) as scope:
-            exchange.on_begin = lambda: setattr(scope, "deadline", math.inf)
+
+            def begin() -> None:
+                scope.deadline, record.shown.answers_since = math.inf, self._clock.now()
+
+            exchange.on_begin = begin
             await self._attempts(exchange, record)
         if scope.cancelled_caught:
             why = f"no answer began within {1000 * deadline_s:g} ms ({DEADLINE_HEADER})"
@@ -259,6 +277,7 @@ class Carrier:
         if exchange.order.light and attempt == 1 and not alone:
             beside = self._board.beside(record.profile)
         if beside is not None:
+            record.shown.runs(beside.arm.depth, self._clock.now())
             await exchange.over(beside, attempt=attempt)
             return
         while not await self._in_turn(exchange, record, attempt, alone=alone):
@@ -281,7 +300,7 @@ class Carrier:
             if self._quarantine.admit(record.profile, payload) and not alone:
                 return False  # its like has become a suspect meanwhile
             with self._company.of(lease.engine_id, record.id):
-                await self._use(exchange, record.visit, lease, attempt)
+                await self._use(exchange, record, lease, attempt)
         return True
 
     def _herald(self, order: Order, record: Record) -> Herald | None:
@@ -298,12 +317,14 @@ class Carrier:
             tick_s=self._tick_s,
         )
 
-    async def _use(self, exchange: Exchange, visit: Visit, lease: Lease, attempt: int) -> None:
-        began, visit.runs = self._clock.now(), True
+    async def _use(self, exchange: Exchange, record: Record, lease: Lease, attempt: int) -> None:
+        began, record.visit.runs = self._clock.now(), True
+        record.shown.runs(lease.arm.depth, began)
         try:
             await exchange.over(lease, attempt=attempt)
         finally:
-            visit.runs = False
+            record.visit.runs = False
+            record.shown.waits()
             self._pace.ended(self._clock.now() - began)
 
     def _forecast(self, error: RejectedError, visit: Visit) -> None:

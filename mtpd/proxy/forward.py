@@ -19,6 +19,7 @@ from mtpd.proxy.conditions import Conditions
 from mtpd.proxy.endpoints import ENDPOINTS, FORMS, Dialect, Endpoint
 from mtpd.proxy.form_scan import FormScan, boundary_of
 from mtpd.proxy.herald import TICK_S
+from mtpd.proxy.open_requests import OpenRequests
 from mtpd.proxy.passing import PREFIX, Passed, open_to_all, split
 from mtpd.proxy.payload import Form, Whole
 from mtpd.proxy.policy import examine
@@ -62,6 +63,7 @@ class Front:
         quotas: Quotas,
         quarantine: Quarantine,
         reload: Callable[[], Awaitable[object]],
+        requests: OpenRequests,
     ) -> None:
         self._reload = reload
         self._board, self._names, self._models, self._owns = board, names, models, owns
@@ -75,6 +77,7 @@ class Front:
             tick_s=tick_s,
             quotas=quotas,
             quarantine=quarantine,
+            requests=requests,
         )
 
     async def health(self, _: web.Request) -> web.Response:
@@ -225,6 +228,7 @@ def mount(
     quotas: Quotas | None = None,
     quarantine: Quarantine,
     reload: Callable[[], Awaitable[object]],
+    requests: OpenRequests | None = None,
 ) -> None:
     """Add the inference endpoints, the list of models and the health check.
 
@@ -245,6 +249,7 @@ def mount(
         quotas: How many requests may be open at once; any number if left out.
         quarantine: Keeps away what has brought engines down.
         reload: Reads the configuration again, and returns once it is in force.
+        requests: Shows those that are open; nobody asks for them if left out.
     """
     front = Front(
         board=board,
@@ -261,6 +266,7 @@ def mount(
         quotas=quotas or Quotas(),
         quarantine=quarantine,
         reload=reload,
+        requests=requests or OpenRequests(clock),
     )
     app.add_routes([web.post(e.path, partial(front.relay, e)) for e in ENDPOINTS])
     app.add_routes([web.post(e.path, partial(front.form, e)) for e in FORMS])

@@ -123,6 +123,11 @@ class Exchange:
         return self._tap.summary()
 
     @property
+    def events(self) -> int | None:
+        """Events of the stream that were passed on; None where the answer is no stream."""
+        return self._tap.events if self.relayed and self._sse else None
+
+    @property
     def status(self) -> int:
         """Of the response that was begun."""
         return OK if self.response is None else self.response.status

@@ -108,6 +108,8 @@ class Tap:
         self._error = False
         self._reasoning = False
         self._truncated = False
+        self.events = 0
+        """Events that had data."""
 
     def feed(self, chunk: bytes) -> None:
         """Look at the next bytes."""
@@ -144,6 +146,7 @@ class Tap:
         if not self._dirty and chunk.endswith(b"\n\n") and _TELLING.search(chunk) is None:
             # Nearly every chunk: whole events between which nothing is told.
             self._after_cr = False
+            self.events += chunk.count(b"\ndata:") + chunk.startswith(b"data:")
             return
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
@@ -179,6 +182,7 @@ class Tap:
         self._blank = True
 
     def _dispatch(self) -> None:
+        self.events += bool(self._data)
         data = b"\n".join(self._data)
         self._data.clear()
         self._held, self._oversize, self._dirty = 0, False, False

@@ -34,6 +34,7 @@ from tests.fakes.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from mtpd.events import Envelope, Event
     from mtpd.explanation_views import ExplanationView
     from mtpd.gpu.views import DeviceView
+    from mtpd.history_views import HistoryView
     from mtpd.quality_views import BaselineView, PerplexityView, PplComparisonView, RecipeView
     from mtpd.report_views import ReportView
     from mtpd.views import (
@@ -108,6 +110,13 @@ class ScriptedBackend:
 
     async def gpu(self) -> tuple[DeviceView, ...]:
         return (devices.card(),)
+
+    def history(
+        self, metrics: AbstractSet[str] | None, /, *, since_s: float, step_s: float
+    ) -> HistoryView:
+        asked = None if metrics is None else sorted(metrics)
+        self.calls.append(("history", {"metrics": asked, "since_s": since_s, "step_s": step_s}))
+        return devices.history(metrics)
 
     def live(self) -> LiveView:
         return LiveView(mode="idle", profiles=(views.live(),))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mtpd.gpu.views import (
     DeviceView,
     FieldView,
@@ -11,7 +13,17 @@ from mtpd.gpu.views import (
     ReadingView,
     RefusalView,
 )
+from mtpd.history_views import (
+    UNITS,
+    DeviceLimitsView,
+    HistoryView,
+    MissingView,
+    SeriesView,
+)
 from mtpd.units import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
 
 NOTHING_SAID = ReadingView(value=None, source=None, reason="this source does not count it")
 
@@ -33,6 +45,45 @@ def field(
         source=None if reason else "sysfs",
         reason=reason,
         refused=refused,
+    )
+
+
+def history(metrics: AbstractSet[str] | None = None) -> HistoryView:
+    """Four steps of a card that took a request, was not read in between, and rests again."""
+    steps: dict[str, tuple[float | None, ...]] = {
+        "decode_tps": (None, 44.9, None, None),
+        "requests_in_flight": (0.0, 1.0, 0.5, 0.0),
+        "power_w": (21.0, 149.0, None, 22.0),
+        "edge_c": (41.0, 71.0, None, 66.0),
+    }
+    return HistoryView(
+        at="2026-11-29T12:00:05.000Z",
+        begin="2026-11-29T11:59:30.000Z",
+        step_s=10.0,
+        count=4,
+        limits=(
+            DeviceLimitsView(
+                device="0000:03:00.0",
+                declared_cap_w=150.0,
+                gate_edge_c=44.0,
+                junction_limit_c=105.0,
+                vram_total_bytes=16_368 * MIB,
+            ),
+        ),
+        series=tuple(
+            SeriesView(
+                metric=name,
+                unit=UNITS[name],
+                device="0000:03:00.0" if name in {"power_w", "edge_c"} else None,
+                position=None,
+                mean=found,
+                low=found,
+                high=found,
+            )
+            for name, found in steps.items()
+            if metrics is None or name in metrics
+        ),
+        missing=(MissingView(metric="junction_c", device="0000:03:00.0", reason="no such sensor"),),
     )
 
 

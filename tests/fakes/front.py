@@ -20,6 +20,7 @@ from mtpd.proxy.body import Bounds
 from mtpd.proxy.callers import CALLER
 from mtpd.proxy.conditions import Conditions
 from mtpd.proxy.forward import mount
+from mtpd.proxy.open_requests import OpenRequests
 from mtpd.proxy.poison import Rules
 from mtpd.proxy.quarantine import Quarantine
 from mtpd.proxy.replies import ModelCard
@@ -69,6 +70,7 @@ class Front:
         finished: Every RequestFinished so far.
         owned: With anything in it, every request is the daemon's own user's.
         quarantined: What the daemon was told of requests that are refused.
+        requests: Those that are open.
     """
 
     port: int
@@ -78,6 +80,7 @@ class Front:
     owned: list[str]
     quarantine: Quarantine
     quarantined: list[Entry]
+    requests: OpenRequests
 
     def url(self, path: str = CHAT) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
@@ -177,6 +180,7 @@ async def front(
         told=keep_in(told),
     )
     owned: list[str] = []
+    requests = OpenRequests(clock)
     app = web.Application(middlewares=[as_caller])
     mount(
         app,
@@ -198,6 +202,7 @@ async def front(
         quotas=quotas,
         quarantine=quarantine,
         reload=anyio.lowlevel.checkpoint,
+        requests=requests,
     )
     async with AsyncExitStack() as stack:
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
@@ -207,7 +212,7 @@ async def front(
         await web.SockSite(runner, sock).start()
         session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
         port = sock.getsockname()[1]
-        made = Front(port, session, finished, [], owned, quarantine, told)
+        made = Front(port, session, finished, [], owned, quarantine, told, requests)
         yield made
         for wire in made.wires:
             wire.leave()

@@ -108,7 +108,7 @@ async def test_the_query_chooses(query: str, expected: list[str], tmp_path: Path
     ("query", "status", "told"),
     [
         ("?model=nobody", 404, "There is no model 'nobody'."),
-        ("?about=weather", 400, "about: no line is evidence of 'weather'; use start, residency"),
+        ("?about=weather", 400, "about: there is no 'weather'; there are start, residency"),
         (f"?model={views.QWEN}&source=daemon", 400, "source: a model's lines"),
         ("?source=both", 400, "source: "),
         ("?tail=10001", 400, "tail: "),

@@ -46,6 +46,17 @@ def test_a_chat_stream_gives_its_last_timings_and_its_end() -> None:
     )
 
 
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_events_that_have_data_are_counted_however_they_come(size: int) -> None:
+    text = (
+        b': ping\n\ndata: {"content":"a"}\n\ndata: {"content":"data: b"}\n\n'
+        b'event: x\ndata: {"content":"c"}\n\n\n\ndata: [DONE]\n\n'
+    )
+    tap = tapped(*(text[i : i + size] for i in range(0, len(text), size)))
+    assert tap.events == 4
+    assert tapped(b'{"content":"a"}', sse=False).events == 0
+
+
 def test_the_native_stream_ends_with_stop_true() -> None:
     assert not tapped(b'data: {"content":"a","stop":false}\n\n').summary().complete
     assert tapped(b'data: {"content":"a","stop": true}\n\n').summary().complete
