@@ -15,6 +15,7 @@ __all__ = [
     "MemoryView",
     "NeedView",
     "OptionView",
+    "PrintedMemoryView",
 ]
 
 
@@ -38,6 +39,25 @@ class MemoryPartsView:
     total_bytes: int
     low_bytes: int
     high_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrintedMemoryView:
+    """Device memory by part, bytes, as the engine's own log lists it.
+
+    Attributes:
+        weights_bytes: Model buffers.
+        kv_bytes: KV cache of the main context.
+        recurrent_bytes: Its recurrent state.
+        draft_bytes: KV cache and compute buffer of the draft head's own context.
+        compute_bytes: Compute buffer; null where the log has no such line.
+    """
+
+    weights_bytes: int
+    kv_bytes: int
+    recurrent_bytes: int
+    draft_bytes: int
+    compute_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,12 @@ from mtpd.engine_views import (
     ResidencyView,
 )
 from mtpd.live_views import LiveProfileView  # noqa: TC001  # decoders resolve it
-from mtpd.memory_views import DepthMemoryView, MemoryView, NeedView  # noqa: TC001  # decoders resolve it
+from mtpd.memory_views import (  # noqa: TC001  # decoders resolve it
+    DepthMemoryView,
+    MemoryView,
+    NeedView,
+    PrintedMemoryView,
+)
 from mtpd.quality_views import BaselineView, PerplexityView  # noqa: TC001  # decoders resolve it
 
 __all__ = [
@@ -304,11 +309,13 @@ class ArmMemoryView:
     Attributes:
         memory: Predicted device memory.
         held: What its engine holds now; null while there is no process.
+        printed: What its log lists by part; null without a process, and without a device.
     """
 
     arm: ArmView
     memory: DepthMemoryView
     held: NeedView | None = None
+    printed: PrintedMemoryView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

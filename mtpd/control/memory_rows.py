@@ -13,6 +13,7 @@ from mtpd.memory_views import (
     MemoryView,
     NeedView,
     OptionView,
+    PrintedMemoryView,
 )
 from mtpd.proxy.room import Source
 from mtpd.types import Absent, NotApplicable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from mtpd.config.model import HardwareProfile
     from mtpd.control.memory import ArmMemory, ArmVerdict, MemoryForecast
+    from mtpd.control.printed import StartSums
     from mtpd.proxy.room import Need
     from tuner.advisor import Advice
     from tuner.memory import Predicted
@@ -38,6 +40,7 @@ __all__ = [
     "memory_view",
     "need_view",
     "notes",
+    "printed_memory",
     "seen_notes",
     "speed_of",
 ]
@@ -108,6 +111,24 @@ _RESTS_ON = {
     Source.DECLARED: "vram_mib in its profile says so",
     Source.MISFIT: "a start that was given less did not fit",
 }
+
+
+def printed_memory(sums: StartSums | None) -> PrintedMemoryView | None:
+    """What an engine's log lists of the device; None where it lists nothing there."""
+    if sums is None or not sums.weights_mib:
+        return None
+    compute = sums.compute_mib
+    return PrintedMemoryView(
+        weights_bytes=_bytes(sums.weights_mib),
+        kv_bytes=_bytes(sums.kv_mib),
+        recurrent_bytes=_bytes(sums.recurrent_mib),
+        draft_bytes=_bytes(sums.draft_kv_mib + (sums.draft_compute_mib or 0.0)),
+        compute_bytes=None if compute is None else _bytes(compute),
+    )
+
+
+def _bytes(mib: float) -> int:
+    return round(mib * _MIB)
 
 
 def need_view(need: Need | Absent) -> NeedView:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtpd.config.files import unreadable
-from mtpd.control.memory_rows import depth_memory, memory_view, need_view, speed_of
+from mtpd.control.memory_rows import depth_memory, memory_view, need_view, printed_memory, speed_of
 from mtpd.control.names import names
 from mtpd.control.rows import depth_rows, quality_view
 from mtpd.errors import MtpdError
@@ -118,10 +118,16 @@ class ModelReports:
         """The memory of an engine's arm: as predicted, and what it holds while it is there."""
         profile = self._config.profiles[arm.profile]
         forecast = await self._memory.forecast(profile)
-        held: NeedView | None = None
-        if engine.pid is not None:
-            held = need_view(self._account.held_by(arm.arm(), self._digest(profile) or ""))
-        return ArmMemoryView(arm=arm, memory=depth_memory(forecast.at(arm.depth)), held=held)
+        memory = depth_memory(forecast.at(arm.depth))
+        if engine.pid is None:
+            return ArmMemoryView(arm=arm, memory=memory)
+        held = self._account.held_by(arm.arm(), self._digest(profile) or "")
+        return ArmMemoryView(
+            arm=arm,
+            memory=memory,
+            held=need_view(held),
+            printed=printed_memory(self._memory.printed(arm.arm())),
+        )
 
     def _digest(self, profile: Profile) -> str | None:
         """The fingerprint of a profile; None where its file cannot be read."""

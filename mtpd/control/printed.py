@@ -39,7 +39,9 @@ class StartSums:
 
     Attributes:
         weights_mib: Model buffers.
-        cache_mib: KV and recurrent rows of the main context, and the draft's KV.
+        kv_mib: KV of the main context.
+        recurrent_mib: Its recurrent rows.
+        draft_kv_mib: KV of the MTP context.
         compute_mib: The last compute buffer of the main context.
         draft_compute_mib: The last one of the MTP context; it is printed twice.
         host_cache: Whether a part of the cache lies in host memory.
@@ -49,13 +51,20 @@ class StartSums:
     """
 
     weights_mib: float = 0.0
-    cache_mib: float = 0.0
+    kv_mib: float = 0.0
+    recurrent_mib: float = 0.0
+    draft_kv_mib: float = 0.0
     compute_mib: float | None = None
     draft_compute_mib: float | None = None
     host_cache: bool = False
     slots: int | None = None
     context_per_slot: int | None = None
     depth: int = 0
+
+    @property
+    def cache_mib(self) -> float:
+        """Everything that grows with the context or the slots."""
+        return self.kv_mib + self.recurrent_mib + self.draft_kv_mib
 
 
 class PrintedSums:
@@ -127,7 +136,7 @@ def _added(sums: StartSums, buffer: Buffer, *, drafting: bool) -> StartSums:
     if buffer.on_host:
         return replace(sums, host_cache=sums.host_cache or (cache and buffer.mib > 0))
     if cache:
-        return replace(sums, cache_mib=sums.cache_mib + buffer.mib)
+        return _cached(sums, buffer, drafting=drafting)
     if buffer.kind == "model":
         return replace(sums, weights_mib=sums.weights_mib + buffer.mib)
     if buffer.kind != "compute":
@@ -135,3 +144,11 @@ def _added(sums: StartSums, buffer: Buffer, *, drafting: bool) -> StartSums:
     if drafting:
         return replace(sums, draft_compute_mib=buffer.mib)
     return replace(sums, compute_mib=buffer.mib)
+
+
+def _cached(sums: StartSums, buffer: Buffer, *, drafting: bool) -> StartSums:
+    if drafting:
+        return replace(sums, draft_kv_mib=sums.draft_kv_mib + buffer.mib)
+    if buffer.kind == "RS":
+        return replace(sums, recurrent_mib=sums.recurrent_mib + buffer.mib)
+    return replace(sums, kv_mib=sums.kv_mib + buffer.mib)

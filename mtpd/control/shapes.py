@@ -279,6 +279,11 @@ class MemoryPlanner:
         alone = self._alone()
         return await to_thread.run_sync(lambda: self._forecast(profile, alone=alone))
 
+    def printed(self, arm: Arm) -> StartSums | None:
+        """What the last start of an arm printed of the device; None where it was another's."""
+        sums = self._sums(arm.profile)
+        return sums if sums is not None and sums.depth == arm.depth else None
+
     def most_bytes(self, arm: Arm) -> int | None:
         """Device memory that an arm takes at most; None before its first forecast."""
         predicted = self._predicted(arm)
