@@ -9,8 +9,14 @@ import { keepFresh } from "./lib/refresh.js";
 import { createStore } from "./lib/store.js";
 import { installToggle } from "./lib/theming.js";
 import { createToasts } from "./lib/toast.js";
+import * as acceptance from "./panels/acceptance.js";
 import * as banner from "./panels/banner.js";
+import * as chat from "./panels/chat.js";
+import * as depth from "./panels/depth.js";
+import * as glance from "./panels/glance.js";
+import * as models from "./panels/models.js";
 import * as top from "./panels/top.js";
+import * as vram from "./panels/vram.js";
 
 /**
  * What every panel gets.
@@ -26,7 +32,7 @@ import * as top from "./panels/top.js";
  */
 
 /** The panels by the id of their section; each has `mount(section, ctx)`. */
-const PANELS = { banner };
+const PANELS = { banner, glance, depth, vram, acceptance, models, chat };
 
 const element = (id) => document.getElementById(id);
 

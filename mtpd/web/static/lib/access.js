@@ -122,7 +122,7 @@ export function createAccess({ api, store, onToken }) {
   /**
    * A button that changes something. Where that is refused it is disabled, can still be
    * reached and says what to do instead.
-   * @param {{label: string, name: string, line: string, run: () => void, key: string,
+   * @param {{label: string, name: string, line: () => string, run: () => void, key: string,
    *   className?: string, whyNot?: string}} what `name` is the whole of it for a screen
    *   reader; `line` is the command of mtpctl; `whyNot` is why it makes no sense now
    */
@@ -137,14 +137,14 @@ export function createAccess({ api, store, onToken }) {
         "data-key": key,
         "aria-label": name,
         "aria-disabled": off ? "true" : null,
-        title: whyNot || (refused ? `${refused.reason} Instead: ${line}` : null),
+        title: whyNot || (refused ? `${refused.reason} Instead: ${line()}` : null),
       },
       label,
     );
     node.addEventListener("click", () => {
       const now = refusal();
       if (whyNot) return;
-      if (now) explain(line, now);
+      if (now) explain(line(), now);
       else run();
     });
     return node;

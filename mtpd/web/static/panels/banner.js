@@ -1,6 +1,7 @@
 /** Where the model lies, and the lines that prove it. */
 
 import { drawn, h, parts } from "../lib/dom.js";
+import { sentence } from "../lib/show.js";
 
 /** How each verdict is meant: by colour, and by a word that needs no colour. */
 const VERDICTS = {
@@ -10,6 +11,16 @@ const VERDICTS = {
   spilled: { tone: "bad", word: "Spilled" },
   unknown: { tone: "warn", word: "Unknown" },
 };
+
+/** What the verdict rests on. */
+const RESTS_ON = {
+  measured: "The card's own count agrees.",
+  reported: "It rests on what the engine says of itself.",
+  suspected: "It is suspected: a reading says so, no line of the engine does.",
+};
+
+/** Lines that are quoted at once; the others are one press away. */
+const SHOWN = 3;
 
 /**
  * @param {HTMLElement} section
@@ -69,15 +80,26 @@ function verdict({ profile, arm, state, residency, failure, device }) {
 
 function evidence({ evidence: lines, confidence }, profile) {
   if (!lines.length) return h("p.muted", {}, "No line speaks for or against it yet.");
+  const [first, rest] = [lines.slice(0, SHOWN), lines.slice(SHOWN)];
+  return [
+    quoted(first),
+    rest.length
+      ? h(
+          "details",
+          { "data-key": `evidence-${profile}` },
+          h("summary", {}, `${rest.length} more ${rest.length === 1 ? "line" : "lines"} of evidence`),
+          quoted(rest),
+        )
+      : null,
+    h("p.muted.small", {}, RESTS_ON[confidence] ?? ""),
+  ];
+}
+
+function quoted(lines) {
   return h(
-    "details",
-    { "data-key": `evidence-${profile}` },
-    h("summary", {}, `Evidence: ${lines.length} ${lines.length === 1 ? "line" : "lines"}, ${confidence}`),
-    h(
-      "ul.evidence",
-      {},
-      lines.map(({ line, says }) => h("li", {}, h("span", {}, says), h("q", {}, line))),
-    ),
+    "ul.evidence",
+    {},
+    lines.map(({ line, says }) => h("li", {}, h("span", {}, says), h("q", {}, line))),
   );
 }
 
@@ -103,11 +125,4 @@ function complaints(problems) {
     { "aria-label": "Problems of the configuration" },
     problems.map((one) => h("li", {}, one)),
   );
-}
-
-/** A clause of the daemon as a sentence. */
-function sentence(clause) {
-  const text = clause.trim();
-  if (!text) return "";
-  return `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 }
