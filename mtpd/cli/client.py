@@ -174,10 +174,16 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class Client:
-    """Asks the daemon; one connection per request."""
+    """Asks the daemon; one connection per request.
 
-    def __init__(self, target: Target) -> None:
+    Args:
+        target: Where it is.
+        answer_s: Longest silence before an answer is given up; a stream has its own.
+    """
+
+    def __init__(self, target: Target, *, answer_s: float = ANSWER_S) -> None:
         self.target = target
+        self._answer_s = answer_s
 
     def get(
         self, path: str, query: Mapping[str, str | int | Sequence[int] | None] | None = None
@@ -234,18 +240,18 @@ class Client:
             message = f"What answers at {self.target} is not mtpd."
             raise UnreachableError(message, hint=START_HINT) from None
 
-    @staticmethod
     def _send(
+        self,
         connection: http.client.HTTPConnection,
         method: str,
         path: str,
         headers: Mapping[str, str],
         *,
         body: bytes | None = None,
-        silence_s: float = ANSWER_S,
+        silence_s: float | None = None,
     ) -> http.client.HTTPResponse:
         connection.connect()
-        connection.sock.settimeout(silence_s)
+        connection.sock.settimeout(silence_s or self._answer_s)
         connection.request(method, PREFIX + path, body=body, headers=dict(headers))
         return connection.getresponse()
 

@@ -21,6 +21,7 @@ import click
 from mtpd.cli.configured import json_option, warn
 from mtpd.cli.loading import load_config
 from mtpd.config.data import units_dir
+from mtpd.config.sandbox import SERVICE_PATH, is_hidden
 from mtpd.config.unit_text import Setup, filled
 from mtpd.errors import ConfigError, MtpdError
 
@@ -34,11 +35,7 @@ __all__ = ["install_units"]
 PATHS = click.Path(path_type=Path)
 SERVICE = "mtpd.service"
 POWERCAP = "mtpd-powercap.service"
-HIDDEN = (Path("/home"), Path("/root"), Path("/run/user"))
-"""What ``ProtectHome=yes`` of the system's service hides."""
 _UNSTARTABLE = re.compile(r"""[\x00-\x1f\x7f"'\\]""")
-SERVICE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
-"""Where a service looks for programs, whatever the ``PATH`` of the one who installs it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +214,7 @@ def _warnings(target: _Target) -> Iterator[str]:
     if target.user:
         return
     for what, file in (*_own_files(target), *_served_files(target.loaded)):
-        if _hidden(file):
+        if is_hidden(file):
             yield f"{what} {file} is hidden from the service (ProtectHome): see docs/systemd.md"
 
 
@@ -234,14 +231,9 @@ def _served_files(loaded: Config) -> Iterator[tuple[str, str]]:
                 yield f"the model file of {profile.name},", file
 
 
-def _hidden(file: str) -> bool:
-    places = (Path(file).absolute(), Path(file).resolve())
-    return any(place.is_relative_to(folder) for place in places for folder in HIDDEN)
-
-
 def _refuse_hidden(target: _Target) -> None:
     """A service whose program it cannot see would fail at every start."""
-    hidden = [f"{what} {file}" for what, file in _own_files(target) if _hidden(file)]
+    hidden = [f"{what} {file}" for what, file in _own_files(target) if is_hidden(file)]
     if hidden and not target.user:
         message = f"{' and '.join(hidden)} would be hidden from the service, as all homes are"
         hint = (

@@ -17,6 +17,7 @@ from mtpd.api.filters import OLDEST, parse_position, unknown_types, wants
 from mtpd.cli import explaining, lists, operations, quality_commands, render
 from mtpd.cli.client import StreamEvent, segment
 from mtpd.cli.decode import decode, decode_all
+from mtpd.cli.doctor_command import doctor
 from mtpd.cli.failure import exit_code_of
 from mtpd.cli.gpu_command import gpu
 from mtpd.cli.numbers import Ids
@@ -224,6 +225,7 @@ def _print_event(session: Session, event: StreamEvent) -> None:
 for command in (
     *operations.COMMANDS,
     *quality_commands.COMMANDS,
+    doctor,
     recipe,
     reload,
     report,

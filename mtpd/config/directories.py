@@ -17,7 +17,7 @@ from mtpd.errors import StateError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Directories", "find_config", "private_directory"]
+__all__ = ["Directories", "check_private", "find_config", "private_directory"]
 
 _SYSTEM_CONFIG = Path("/etc/mtpd/mtpd.toml")
 
@@ -107,16 +107,29 @@ def private_directory(path: Path) -> Path:
         raise StateError(
             message, hint="Name another one with --state-dir or --runtime-dir."
         ) from error
-    _refuse(path, found)
+    check_private(path, found, owner=os.geteuid())
     return path
 
 
-def _refuse(path: Path, found: os.stat_result) -> None:
+def check_private(path: Path, found: os.stat_result, *, owner: int) -> None:
+    """Check that a directory is one that only its owner can change.
+
+    Args:
+        path: The directory.
+        found: What ``lstat`` says of it.
+        owner: Number of the user that it has to belong to.
+
+    Raises:
+        StateError: It must not be trusted.
+    """
     if stat.S_ISLNK(found.st_mode):
         message = f"{path} is a symbolic link."
         raise StateError(message, hint="Name the directory that it points to.")
-    if found.st_uid != os.geteuid():
-        message = f"{path} belongs to user {found.st_uid}, not to user {os.geteuid()}."
+    if not stat.S_ISDIR(found.st_mode):
+        message = f"{path} is not a directory."
+        raise StateError(message, hint="Move the file away or name another directory.")
+    if found.st_uid != owner:
+        message = f"{path} belongs to user {found.st_uid}, not to user {owner}."
         raise StateError(message, hint="Run mtpd as its owner or name another directory.")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         message = f"{path} can be written by other users."

@@ -17,7 +17,7 @@ from mtpd.config.locate import dotted
 if TYPE_CHECKING:
     from mtpd.config.model import Config, Profile
 
-__all__ = ["NO_MODEL", "file_problems", "problems_of", "unreadable"]
+__all__ = ["NO_MODEL", "file_problems", "named_files", "problems_of", "unreadable"]
 
 _MAGIC = b"GGUF"
 
@@ -40,7 +40,7 @@ def problems_of(config: Config, name: str) -> tuple[str, ...]:
     if profile.opaque is not None:
         return tuple(_program_problem(config, name, profile.opaque.command[0]))
     problems = []
-    for key, text in _named(profile):
+    for key, text in named_files(profile):
         path = dotted(("models", name, *key))
         reason = unreadable(text)
         if reason is not None:
@@ -58,7 +58,8 @@ def _program_problem(config: Config, model: str, program: str) -> list[str]:
     return [f"{config.origins.get(path, 'default')}: {path}: {program} {where}"]
 
 
-def _named(profile: Profile) -> tuple[tuple[tuple[str, ...], str], ...]:
+def named_files(profile: Profile) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """The model files of a profile, each with the key below the profile that names it."""
     files: tuple[tuple[tuple[str, ...], str], ...] = ((("model",), profile.model),)
     if profile.drafter.model is not None:
         files += ((("drafter", "model"), profile.drafter.model),)

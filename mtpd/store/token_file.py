@@ -70,11 +70,13 @@ class TokenFile:
     Args:
         directory: The state directory.
         clock: Dates new tokens.
+        owner: Number of the user beside root whose file is believed; None for this process's.
     """
 
-    def __init__(self, directory: Path, clock: Clock) -> None:
+    def __init__(self, directory: Path, clock: Clock, *, owner: int | None = None) -> None:
         self.path = directory / NAME
         self._clock = clock
+        self._owner = owner
 
     def read(self) -> tuple[Token, ...]:
         """The tokens in the order they were made; none where there is no file.
@@ -169,7 +171,7 @@ class TokenFile:
     def _refuse(self, found: os.stat_result) -> None:
         if not stat.S_ISREG(found.st_mode):
             raise self._unusable("is not a regular file")
-        if found.st_uid not in {0, os.geteuid()}:
+        if found.st_uid not in {0, os.geteuid() if self._owner is None else self._owner}:
             why = f"belongs to user {found.st_uid}"
             raise self._unusable(why)
         if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mtpd.cli import install_command
 from mtpd.cli.failure import exit_code_of
 from mtpd.cli.mtpd import cli
+from mtpd.config import sandbox
 from tests.unit.cli.offline import write
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Machine:
 def machine(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Machine:
-    monkeypatch.setattr(install_command, "HIDDEN", (home / "hidden",))
+    monkeypatch.setattr(sandbox, "HIDDEN", (home / "hidden",))
     return Machine(home, capsys)
 
 
