@@ -26,7 +26,7 @@ _AMD, _NVIDIA = "0x1002", "0x10de"
 _DISPLAY: Final = "0x03"
 """How the class of a display controller begins on the PCI bus."""
 _NODES: Final = {
-    "amd": ("dev/kfd", "dev/dri/renderD*"),
+    "amd": ("dev/kfd", "dev/dri/render*"),
     "nvidia": ("dev/nvidiactl", "dev/nvidia[0-9]*"),
 }
 
@@ -126,5 +126,5 @@ def _nodes(machine: Machine, vendors: tuple[str, ...]) -> Iterator[Inode]:
 def _missing(machine: Machine) -> Iterator[str]:
     if not machine.at("dev/kfd").exists():
         yield "/dev/kfd"
-    if not any(machine.root.glob("dev/dri/renderD*")):
+    if not any(machine.root.glob("dev/dri/render*")):
         yield "/dev/dri/renderD128"
