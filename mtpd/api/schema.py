@@ -259,7 +259,13 @@ class EventQuery(Query):
 
 
 class HistoryQuery(Query):
-    """Which metrics, how far back, and in what steps; these may become longer."""
+    """Which metrics, how far back, and in what steps.
+
+    Attributes:
+        metrics: E.g. ``power_w,edge_c``; without it all.
+        since_s: Seconds back from now.
+        step_s: Seconds of a step; it may become longer.
+    """
 
     metrics: Annotated[str, Field(max_length=1024)] | None = None
     since_s: Annotated[float, Field(ge=10, le=86400)] = 3600

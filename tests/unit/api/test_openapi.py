@@ -13,7 +13,15 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from mtpd import explanation_views, live_views, log_views, quality_views, report_views, views
+from mtpd import (
+    explanation_views,
+    history_views,
+    live_views,
+    log_views,
+    quality_views,
+    report_views,
+    views,
+)
 from mtpd.api import openapi, schema
 from mtpd.api.json_schema import Components, attributes_of, closed, document_of
 from mtpd.api.routes import PREFIX, ROUTES
@@ -64,6 +72,7 @@ def test_every_view_and_every_event_is_in_it() -> None:
     for module in (
         views,
         live_views,
+        history_views,
         log_views,
         quality_views,
         report_views,
