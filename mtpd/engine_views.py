@@ -99,13 +99,18 @@ class ResidencyView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureView:
-    """Why an engine is not serving."""
+    """Why an engine is not serving.
+
+    Attributes:
+        breaker_open: Whether it is not started again since too many starts failed.
+    """
 
     failure: str
     reason: str
     hint: str | None
     exit_code: int | None
     retry_in_s: float | None
+    breaker_open: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,11 @@ class ConfigRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineTransition:
-    """An engine's lifecycle moved."""
+    """An engine's lifecycle moved.
+
+    Attributes:
+        failure: Class of the failure that moved it, told once for each; None where it was none.
+    """
 
     engine_id: str
     profile: str
@@ -102,6 +106,7 @@ class EngineTransition:
     old: str
     new: str
     reason: str
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +184,7 @@ class RequestFinished:
         alone: Whether the engine worked on no other request meanwhile.
         refused: Why it was rejected: full, deadline, engine, closed, removed, caller, model
             or poison; None where it was not.
+        waited_s: Seconds in the queue, of all its attempts; None where no engine took it.
     """
 
     request_id: str
@@ -204,6 +210,7 @@ class RequestFinished:
     truncated: bool = False
     alone: bool = True
     refused: str | None = None
+    waited_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

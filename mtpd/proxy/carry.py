@@ -105,6 +105,7 @@ class Record:
     herald: Herald | None = None
     refused: str | None = None
     lost: Lease | None = None
+    waited_s: float | None = None
 
 
 class Carrier:
@@ -296,7 +297,9 @@ class Carrier:
                 lease = await stack.enter_async_context(leased)
             else:
                 lease = await record.herald.lease(stack, exchange, leased)
-            self._pace.admitted(arrived, self._clock.now())
+            admitted = self._clock.now()
+            self._pace.admitted(arrived, admitted)
+            record.waited_s = (record.waited_s or 0.0) + admitted - arrived
             if self._quarantine.admit(record.profile, payload) and not alone:
                 return False  # its like has become a suspect meanwhile
             with self._company.of(lease.engine_id, record.id):
@@ -354,6 +357,7 @@ class Carrier:
                 status=record.status,
                 refused=record.refused,
                 duration_s=self._clock.now() - record.began,
+                waited_s=record.waited_s,
                 prompt_tokens=usage.prompt_tokens,
                 completion_tokens=usage.completion_tokens,
                 decode_tps=usage.decode_tps,

@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING
 import structlog
 
 from mtpd.events import EngineLoadProgress, EngineTransition, MemoryCreeps, ResidencyJudged
-from mtpd.supervise.present import plan_of, residency_view
-from mtpd.supervise.states import Backoff, Blocked, Failed, Ready, Wedged, label
+from mtpd.supervise.present import cause_of, plan_of, residency_view
+from mtpd.supervise.states import (
+    Backoff,
+    Blocked,
+    Cause,
+    Failed,
+    Launch,
+    Ready,
+    Releasing,
+    Wedged,
+    label,
+)
+from mtpd.types import FailureClass
 from mtpd.units import MIB
 
 if TYPE_CHECKING:
@@ -18,7 +29,7 @@ if TYPE_CHECKING:
     from mtpd.events import Event
     from mtpd.supervise.creep import Creep
     from mtpd.supervise.life import Life
-    from mtpd.supervise.states import Engine
+    from mtpd.supervise.states import Engine, State
     from mtpd.types import EngineKey
     from mtpd.units import EngineId
 
@@ -59,6 +70,7 @@ class Herald:
                 old=old,
                 new=new,
                 reason=after.reason,
+                failure=_new_failure(before, after),
             )
         )
 
@@ -102,3 +114,22 @@ class Herald:
             self._on_event(
                 EngineLoadProgress(engine_id=engine_id, profile=self._key.profile, lines=lines)
             )
+
+
+def _new_failure(before: Engine, after: Engine) -> str | None:
+    """The class of what went wrong just now; a failure is told once on its way to the end."""
+    if isinstance(before.state, Wedged):
+        return None  # what had begun to end it was told
+    old, new = _failure(before.state), _failure(after.state)
+    return None if new == old else new
+
+
+def _failure(state: State) -> str | None:
+    match state:
+        case Wedged():
+            return FailureClass.WEDGED.value
+        case Releasing(then=Launch(cause=Cause() as cause)):
+            return cause.failure.value
+        case _:
+            cause_now = cause_of(state)
+            return None if cause_now is None else cause_now.failure.value

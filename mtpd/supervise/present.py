@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mtpd.types import Endpoint, EngineKey, LaunchPlan
     from mtpd.units import EngineId
 
-__all__ = ["engine_view", "plan_of", "residency_view", "verdict_of"]
+__all__ = ["cause_of", "engine_view", "plan_of", "residency_view", "verdict_of"]
 
 
 def engine_view(
@@ -108,7 +108,7 @@ def _address(endpoint: Endpoint) -> str:
 
 
 def _failure(engine: Engine, now: float) -> FailureView | None:
-    cause = _cause(engine.state)
+    cause = cause_of(engine.state)
     if cause is None:
         return None
     state = engine.state.then if isinstance(engine.state, Releasing) else engine.state
@@ -119,10 +119,12 @@ def _failure(engine: Engine, now: float) -> FailureView | None:
         hint=cause.hint,
         exit_code=cause.exit_code,
         retry_in_s=retry_in_s,
+        breaker_open=cause.breaker_open,
     )
 
 
-def _cause(state: State) -> Cause | None:
+def cause_of(state: State) -> Cause | None:
+    """Why the engine does not serve, or did not until it is started anew."""
     match state:
         case Backoff(cause=cause) | Failed(cause=cause) | Blocked(cause=cause):
             return cause

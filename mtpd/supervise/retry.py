@@ -94,9 +94,10 @@ def _again(
     memory = remember(memory, event.now)
     if opened := breaker(memory, event.now):
         reason = f"breaker open: {opened}; the last: {cause.reason}"
-        return memory, Failed(plan=plan, cause=replace(cause, reason=reason)), reason
+        opened_by = replace(cause, reason=reason, breaker_open=True)
+        return memory, Failed(plan=plan, cause=opened_by), reason
     if at_once:
-        return memory, Launch(plan), cause.reason
+        return memory, Launch(plan, cause), cause.reason
     until = event.now + delay_s(memory.streak, event.jitter)
     waiting = Backoff(plan=plan, cause=cause, attempt=memory.streak, until=until)
     return memory, waiting, cause.reason

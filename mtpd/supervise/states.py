@@ -53,12 +53,14 @@ class Cause:
     Attributes:
         exit_code: What a shell would show: the exit code, 128 + signal, or None
             while the process has not ended.
+        breaker_open: Whether no further start is made since too many failed.
     """
 
     failure: FailureClass
     reason: str
     hint: str | None = None
     exit_code: int | None = None
+    breaker_open: bool = False
 
 
 # What comes after a process has ended -----------------------------------------------
@@ -73,9 +75,14 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A start of this plan, at once."""
+    """A start of this plan, at once.
+
+    Attributes:
+        cause: The failure that it mends; None where it was ordered.
+    """
 
     plan: LaunchPlan
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,7 +254,7 @@ def test_six_failures_in_a_minute_open_the_breaker() -> None:
     play.exit().released()
     failed = play.expect(Failed)
     assert play.engine.reason == "breaker open: 6 failures within 60 s; the last: it ended"
-    assert failed.cause.failure is FailureClass.CRASH
+    assert (failed.cause.failure, failed.cause.breaker_open) == (FailureClass.CRASH, True)
     assert delays == pytest.approx([0.5, 1.0, 2.0, 4.0, 8.0])
 
 
@@ -273,7 +273,11 @@ def test_a_crash_after_ten_good_minutes_restarts_at_once() -> None:
     play.engine = replace(play.engine, memory=Memory(failures=(900.0,) * 5, streak=5))
     play.now += 600.0
     play.exit()
-    assert play.state() == Releasing(plan=PLAN, then=Launch(PLAN))
+    releasing = play.expect(Releasing)
+    assert isinstance(releasing.then, Launch)
+    assert releasing.then.plan == PLAN
+    assert releasing.then.cause is not None
+    assert releasing.then.cause.failure is FailureClass.CRASH
     play.released()
     assert play.state() == Spawning(plan=PLAN)
     assert play.engine.memory == Memory(failures=(1600.0,), streak=1)
