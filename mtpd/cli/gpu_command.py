@@ -25,7 +25,8 @@ __all__ = ["device_report", "gpu"]
 _NAMES = {
     "vram_total_bytes": "memory, total",
     "vram_used_bytes": "memory, used",
-    "gtt_used_bytes": "mapped of host",
+    "gtt_total_bytes": "host, mappable",
+    "gtt_used_bytes": "host, mapped",
     "edge_c": "edge",
     "junction_c": "junction",
     "memory_c": "memory, temperature",

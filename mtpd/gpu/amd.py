@@ -125,6 +125,9 @@ class AmdProvider:
             vram_used_bytes=self._bytes(
                 lambda: smi.amdsmi_get_gpu_memory_usage(handle, smi.AmdSmiMemoryType.VRAM), 1, most
             ),
+            gtt_total_bytes=self._bytes(
+                lambda: smi.amdsmi_get_gpu_memory_total(handle, smi.AmdSmiMemoryType.GTT), 1
+            ),
             gtt_used_bytes=self._bytes(
                 lambda: smi.amdsmi_get_gpu_memory_usage(handle, smi.AmdSmiMemoryType.GTT), 0
             ),

@@ -71,7 +71,8 @@ class GpuReading:
     Attributes:
         vram_total_bytes: Device memory.
         vram_used_bytes: Used by all clients of the device together.
-        gtt_used_bytes: Host memory that the device has mapped; grows when layers spill.
+        gtt_total_bytes: Host memory that the device may map.
+        gtt_used_bytes: What it has mapped of it; grows when layers spill.
         edge_c: Edge temperature, degrees Celsius.
         junction_c: Hottest spot.
         memory_c: Memory temperature.
@@ -89,6 +90,7 @@ class GpuReading:
 
     vram_total_bytes: Reading[int] = _UNSAID
     vram_used_bytes: Reading[int] = _UNSAID
+    gtt_total_bytes: Reading[int] = _UNSAID
     gtt_used_bytes: Reading[int] = _UNSAID
     edge_c: Reading[float] = _UNSAID
     junction_c: Reading[float] = _UNSAID

@@ -110,6 +110,7 @@ class NvmlProvider:
         reading = GpuReading(
             vram_total_bytes=total,
             vram_used_bytes=self._bytes(lambda: self._memory(handle).used, 0, most),
+            gtt_total_bytes=NotApplicable("NVIDIA cards have no GTT"),
             gtt_used_bytes=NotApplicable("NVIDIA cards have no GTT"),
             edge_c=self._number(lambda: nvml.nvmlDeviceGetTemperature(handle, 0), high=150),
             junction_c=NotApplicable("NVML has no junction sensor"),

@@ -18,6 +18,7 @@ from anyio import from_thread
 
 from mtpd.events import DeviceCapChanged, DeviceStateChanged, DeviceThrottled
 from mtpd.gpu.base import SLOW_FIELDS, absent_everywhere, no_cap
+from mtpd.gpu.energy import EnergyCount
 from mtpd.gpu.window import Around, Window, around, power_sample
 from mtpd.types import Absent, NotApplicable, Value
 from mtpd.units import HOST
@@ -122,6 +123,7 @@ class Sampler:
         self._sleep = sleep
         self._ring: deque[Sample] = deque(maxlen=RING)
         self._idle_w: deque[float] = deque(maxlen=_IDLE_KEPT)
+        self._energy = EnergyCount()
         self._windows: set[Window] = set()
         self._slow: Sample | None = None
         self._cap_w: float | None = None
@@ -144,6 +146,11 @@ class Sampler:
         if len(self._idle_w) < _IDLE_SAMPLES:
             return Absent("the card was not yet seen idle")
         return Value(statistics.median(self._idle_w), "sampler")
+
+    @property
+    def energy_j(self) -> Reading[float]:
+        """Joules that the card drew since it is watched."""
+        return self._energy.joules
 
     @property
     def period_s(self) -> float:
@@ -275,8 +282,10 @@ class Sampler:
 
     def _keep(self, sample: Sample, *, stale: bool) -> None:
         self._ring.append(sample)
+        power = power_sample(sample.at_s, sample.reading)
+        self._energy.add(power)
         for window in self._windows:
-            window.add(power_sample(sample.at_s, sample.reading))
+            window.add(power)
         self._note_state(_state(sample.reading, stale=stale))
         self._note_changes(sample.reading)
         self._taken.set()

@@ -152,13 +152,16 @@ class _Look:
         most = total.value if isinstance(total, Value) else MEMORY_MAX_BYTES
         # The memory files answer without waking the card.
         used = self.integer("mem_info_vram_used", 0, most)
-        gtt = self.integer("mem_info_gtt_used", 0, MEMORY_MAX_BYTES)
-        if self.asleep():
-            return _sleeping(total, used, gtt)
-        return GpuReading(
+        memory = GpuReading(
             vram_total_bytes=total,
             vram_used_bytes=used,
-            gtt_used_bytes=gtt,
+            gtt_total_bytes=self.integer("mem_info_gtt_total", 1, MEMORY_MAX_BYTES),
+            gtt_used_bytes=self.integer("mem_info_gtt_used", 0, MEMORY_MAX_BYTES),
+        )
+        if self.asleep():
+            return _sleeping(memory)
+        return replace(
+            memory,
             edge_c=self.scaled("edge", -40_000, 150_000, per=1000),
             junction_c=self.scaled("junction", -40_000, 150_000, per=1000),
             memory_c=self.scaled("memory", -40_000, 150_000, per=1000),
@@ -225,8 +228,11 @@ def _missing(name: str) -> str:
     return f"the driver has no file {name} for this card"
 
 
-def _sleeping(
-    total: Value[int] | Absent, used: Value[int] | Absent, gtt: Value[int] | Absent
-) -> GpuReading:
-    asleep = absent_everywhere(_ASLEEP.reason)
-    return replace(asleep, vram_total_bytes=total, vram_used_bytes=used, gtt_used_bytes=gtt)
+def _sleeping(memory: GpuReading) -> GpuReading:
+    return replace(
+        absent_everywhere(_ASLEEP.reason),
+        vram_total_bytes=memory.vram_total_bytes,
+        vram_used_bytes=memory.vram_used_bytes,
+        gtt_total_bytes=memory.gtt_total_bytes,
+        gtt_used_bytes=memory.gtt_used_bytes,
+    )

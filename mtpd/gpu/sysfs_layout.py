@@ -27,6 +27,7 @@ _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _DEVICE_FILES: Final = (
     "mem_info_vram_total",
     "mem_info_vram_used",
+    "mem_info_gtt_total",
     "mem_info_gtt_used",
     "gpu_busy_percent",
     "mem_busy_percent",

@@ -92,7 +92,7 @@ class FakeAmdSmi:
 
     def amdsmi_get_gpu_memory_total(self, handle: str, kind: int) -> int:
         self._check("amdsmi_get_gpu_memory_total")
-        return 17163091968
+        return 17163091968 if kind == 0 else 67387215872
 
     def amdsmi_get_gpu_memory_usage(self, handle: str, kind: int) -> object:
         self._check("amdsmi_get_gpu_memory_usage")

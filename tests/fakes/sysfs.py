@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FIRST = DeviceKey("0000:03:00.0")
 SECOND = DeviceKey("0000:0a:00.0")
 VRAM_TOTAL = 17163091968
+GTT_TOTAL = 67387215872
 GPU_ID = 26287
 SERIAL = "2172c0de5eed0906"
 EDGE, HOTSPOT, PPT = 1 << 1, 1 << 2, 1 << 13
@@ -223,6 +224,7 @@ def card(
         "power/runtime_status": "active\n",
         "mem_info_vram_total": f"{VRAM_TOTAL}\n",
         "mem_info_vram_used": "11444224\n",
+        "mem_info_gtt_total": f"{GTT_TOTAL}\n",
         "mem_info_gtt_used": "14680064\n",
         "gpu_busy_percent": "0\n",
         "mem_busy_percent": "0\n",

@@ -109,6 +109,7 @@ def test_what_the_library_really_knows_of_a_gfx906(tmp_path: Path) -> None:
     assert {name: getattr(reading, name) for name in FIELDS} == {
         "vram_total_bytes": _value(sysfs.VRAM_TOTAL),
         "vram_used_bytes": _value(15_404 * MIB),
+        "gtt_total_bytes": _value(sysfs.GTT_TOTAL),
         "gtt_used_bytes": _value(14680064),
         "edge_c": _value(71),
         "junction_c": _value(86),
@@ -217,7 +218,7 @@ def test_a_release_without_a_call_leaves_the_rest(tmp_path: Path, call: str) -> 
     [
         ("amdsmi_get_temp_metric", {"edge_c", "junction_c", "memory_c"}),
         ("amdsmi_get_clock_info", {"core_mhz", "memory_mhz"}),
-        ("amdsmi_get_gpu_memory_total", {"vram_total_bytes"}),
+        ("amdsmi_get_gpu_memory_total", {"vram_total_bytes", "gtt_total_bytes"}),
         ("amdsmi_get_gpu_ecc_count", {"ecc_uncorrectable"}),
         ("amdsmi_get_gpu_metrics_info", {"throttle"}),
         ("amdsmi_get_gpu_activity", {"busy_percent", "memory_busy_percent"}),

@@ -36,6 +36,7 @@ def test_every_field_is_read_in_its_unit() -> None:
     assert {name: getattr(reading, name) for name in FIELDS} == {
         "vram_total_bytes": _value(150_754_820_096 - 676_331_520),
         "vram_used_bytes": _value(9_370_000_000),
+        "gtt_total_bytes": NotApplicable("NVIDIA cards have no GTT"),
         "gtt_used_bytes": NotApplicable("NVIDIA cards have no GTT"),
         "edge_c": _value(34),
         "junction_c": NotApplicable("NVML has no junction sensor"),

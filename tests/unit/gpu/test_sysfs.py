@@ -30,6 +30,7 @@ def _value(value: float | Throttle) -> Value[object]:
 IDLE = {
     "vram_total_bytes": _value(sysfs.VRAM_TOTAL),
     "vram_used_bytes": _value(11444224),
+    "gtt_total_bytes": _value(sysfs.GTT_TOTAL),
     "gtt_used_bytes": _value(14680064),
     "edge_c": _value(38.0),
     "junction_c": _value(40.0),
@@ -146,6 +147,7 @@ def test_what_is_malformed_is_absent_with_a_reason_and_the_rest_is_there(tmp_pat
     assert _fields(reading) == {
         "vram_total_bytes": _value(sysfs.VRAM_TOTAL),
         "vram_used_bytes": Absent("mem_info_vram_used holds ''"),
+        "gtt_total_bytes": _value(sysfs.GTT_TOTAL),
         "gtt_used_bytes": Absent("mem_info_gtt_used holds the impossible value -1"),
         "edge_c": Absent("edge holds the impossible value 65535000"),
         "junction_c": Absent("junction: EINVAL"),
@@ -299,7 +301,7 @@ def test_a_sleeping_card_is_not_woken(tmp_path: Path, status: str) -> None:
     files = tree.files()
     provider = SysfsProvider(files=files)
     reading = _fields(provider.read(sysfs.FIRST))
-    memory = {"vram_total_bytes", "vram_used_bytes", "gtt_used_bytes"}
+    memory = {"vram_total_bytes", "vram_used_bytes", "gtt_total_bytes", "gtt_used_bytes"}
     assert {name: reading[name] for name in memory} == {name: IDLE[name] for name in memory}
     assert {reading[name] for name in FIELDS if name not in memory} == {ASLEEP}
     assert provider.power_cap(sysfs.FIRST).current_w == ASLEEP
