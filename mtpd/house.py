@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from mtpd import metrics as prometheus
 from mtpd.api import problem
 from mtpd.api.application import application
 from mtpd.api.gate import Gate
@@ -43,7 +42,8 @@ from mtpd.engine.told import KEPT, notes
 from mtpd.events import EngineTransition
 from mtpd.ground import Ground
 from mtpd.logfeed import LogFeed
-from mtpd.metrics import Metrics
+from mtpd.metrics.look import look
+from mtpd.metrics.registry import HEADERS, Metrics
 from mtpd.operations import Operations
 from mtpd.proxy.open_requests import OpenRequests
 from mtpd.proxy.quarantine import Quarantine
@@ -72,13 +72,13 @@ if TYPE_CHECKING:
     from mtpd.config.live import LiveConfig
     from mtpd.control.facts import DaemonFacts
     from mtpd.engine.facts import Fact
+    from mtpd.engine.prom import SpecCounters
     from mtpd.events import Event
     from mtpd.faults import Faults
     from mtpd.gpu.card import Card
     from mtpd.store.db import Database
     from mtpd.store.token_file import Tokens
     from mtpd.types import EngineBinary, EngineKey
-    from mtpd.views import StatusView
 
 __all__ = ["House"]
 
@@ -104,7 +104,7 @@ class House:
     ) -> None:
         self._config, self._bus, self._clock, self._faults = config, bus, clock, faults
         self._log_dir = directories.state / "logs"
-        self._status: StatusView | None = None
+        self._store = store
         self.requests = OpenRequests(clock)
         self.feed = LogFeed(clock=clock, marked=KEPT)
         ground = self.ground = Ground(
@@ -124,8 +124,7 @@ class House:
         )
         rows = OperationRows(db=store)
         self.operations = Operations(rows=rows, bus=bus, clock=clock, describe=problem.described)
-        self.metrics = Metrics(snapshot=lambda: self._status, dropped_readers=lambda: bus.dropped)
-        self.metrics.registry.register(ground.telemetry.collector)
+        self.metrics = Metrics(now=clock.now)
         self._gate = Gate(
             tokens=tokens, remote=config.server.remote, clock=clock, count=self.metrics.refused
         )
@@ -200,7 +199,7 @@ class House:
         self.traffic = LiveTraffic(
             config=config,
             states=LiveStates(db=store, clock=clock),
-            meter=Meter(self.switchboard.beside, told=self.history.counted),
+            meter=Meter(self.switchboard.beside, told=self._counted),
             around=ground.telemetry.sampler.around,
             on_card=card.is_gpu,
             clock=clock,
@@ -313,8 +312,9 @@ class House:
         """Control plane, data plane and dashboard in one application."""
 
         async def scrape(_request: web.Request) -> web.Response:
-            self._status = await control.status()
-            return web.Response(body=self.metrics.text(), headers=prometheus.HEADERS)
+            sampler, memory = self.ground.telemetry.sampler, self.ground.memory
+            shown = await look(control, sampler, memory, self._store, self._bus)
+            return web.Response(body=self.metrics.text(shown), headers=HEADERS)
 
         dashboard = Pages()
         app = application(
@@ -369,6 +369,10 @@ class House:
         self._heard.hear(engine, fact)
         self._kept.hear(engine, fact)
         self.ground.memory.hear(profile, fact)
+
+    def _counted(self, profile: str, moved: SpecCounters) -> None:
+        self.history.counted(moved)
+        self.metrics.drafted(profile, moved)
 
     def _publish(self, event: Event) -> None:
         self.metrics.observe(event)

@@ -17,6 +17,7 @@ from mtpd.cli.import_command import import_
 from mtpd.cli.install_command import install_units
 from mtpd.cli.plan_command import plan
 from mtpd.cli.powercap_commands import powercap
+from mtpd.cli.prometheus_command import prometheus
 from mtpd.cli.token_commands import token
 
 __all__ = ["cli", "main"]
@@ -33,7 +34,10 @@ def cli() -> None:
     """
 
 
-for command in (serve, demo, check, config, plan, import_, powercap, token, install_units):
+for command in (
+    *(serve, demo, check, config, plan, import_, powercap, token),
+    *(install_units, prometheus),
+):
     cli.add_command(command)
 
 

@@ -1,4 +1,4 @@
-"""Where the shipped profiles, the files for systemd and the bundled models lie.
+"""Where the shipped profiles, the files for systemd and Prometheus, and the models lie.
 
 A wheel carries all inside the package; in a checkout the first two are in their own
 top-level folders. Nothing is read here.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["bundled_model", "profiles_dir", "units_dir"]
+__all__ = ["bundled_model", "profiles_dir", "prometheus_dir", "units_dir"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _CHECKOUT = _PACKAGE.parent
@@ -30,3 +30,8 @@ def units_dir() -> Path:
     """The folder with the files for systemd, as shipped."""
     installed = _PACKAGE / "_data" / "systemd"
     return installed if installed.is_dir() else _CHECKOUT / "systemd"
+
+
+def prometheus_dir() -> Path:
+    """The folder with the alert rules and the dashboard."""
+    return _PACKAGE / "_data" / "prometheus"

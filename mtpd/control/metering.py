@@ -34,11 +34,11 @@ class Meter:
 
     Args:
         beside: Reaches them.
-        told: Takes every difference that was found.
+        told: Hears every difference, with the model's name.
     """
 
     def __init__(
-        self, beside: Beside, *, told: Callable[[SpecCounters], None] = lambda _moved: None
+        self, beside: Beside, *, told: Callable[[str, SpecCounters], None] = lambda _p, _c: None
     ) -> None:
         self._beside, self._told = beside, told
         self._last: dict[str, tuple[str, SpecCounters]] = {}
@@ -58,7 +58,7 @@ class Meter:
             return Absent("the counters of this engine start were not read before")
         moved = prom.delta(before[1], now)
         if not isinstance(moved, Absent):
-            self._told(moved)
+            self._told(profile, moved)
         return moved
 
     async def _read(self, profile: str, engine_id: str) -> SpecCounters | Absent:

@@ -307,6 +307,11 @@ class MemoryPlanner:
         found = self._known(arm)
         return 0 if found is None else found.weights_bytes
 
+    @property
+    def usable_bytes(self) -> int | None:
+        """Device memory that an engine may take, as last measured; None where it was not."""
+        return self._budget.usable_bytes
+
     def certain(self, arm: Arm) -> bool:
         """Whether an arm is certain to fit into what was measured to be free."""
         most, usable = self.most_bytes(arm), self._budget.usable_bytes

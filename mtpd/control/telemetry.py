@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from mtpd.calibrate import Calibrator
 from mtpd.control.gates import Gates
-from mtpd.gpu.collector import DeviceCollector
 from mtpd.gpu.host import HostProvider
 from mtpd.gpu.rapl import PackageEnergy
 from mtpd.gpu.sampler import Sampler
@@ -43,7 +42,6 @@ class Telemetry:
     Attributes:
         sampler: Reads it.
         gates: Conditions of measuring on it.
-        collector: Its gauges.
     """
 
     def __init__(
@@ -72,7 +70,6 @@ class Telemetry:
             junction_limit_c=card.device.junction_limit_c,
         )
         self.gates = Gates(sampler=self.sampler, hardware=hardware, clock=clock)
-        self.collector = DeviceCollector(self.sampler)
 
     def calibrator(self, workloads: Callable[[], Mapping[str, Workload]]) -> Calibrator:
         """What measures on it: gated, with the card's state and energy where it has any."""

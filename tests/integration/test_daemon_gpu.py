@@ -49,7 +49,7 @@ async def test_the_card_is_shown_to_the_api_and_to_prometheus(tmp_path: Path) ->
         assert (edge["value"], edge["source"]) == (38.0, "sysfs")
         async with client.get("/metrics") as reply:
             text = await reply.text()
-        assert f'mtpd_gpu_edge_celsius{{device="{sysfs.FIRST}"}} 38.0' in text
+        assert f'mtpd_gpu_temperature_celsius{{device="{sysfs.FIRST}",sensor="edge"}} 38.0' in text
         gates = {gate.name: gate.state for gate in (await running.control.status()).gates}
         assert gates["power_cap"] == "passed"
 

@@ -194,8 +194,8 @@ async def test_refusals_are_counted_and_seldom_logged() -> None:
         assert not any(word in str(logs) for word in ("canary", secret))
         async with client.get("/metrics", headers=bearer(secret)) as reply:
             text = await reply.text()
-        assert f'mtpd_refused_requests_total{{problem="token-unknown"}} {BURST + 5}.0' in text
-        assert 'mtpd_refused_requests_total{problem="token-scope"} 1.0' in text
+        assert f'mtpd_http_refusals_total{{problem="token-unknown"}} {BURST + 5}.0' in text
+        assert 'mtpd_http_refusals_total{problem="token-scope"} 1.0' in text
 
 
 async def test_operations_and_decisions_name_who_asked() -> None:

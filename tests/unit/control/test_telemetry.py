@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 
 from mtpd.config.load import load
 from mtpd.control.telemetry import Telemetry
@@ -135,48 +134,3 @@ async def test_the_host_is_shown_as_without_a_card(
     device = await _shown(watch(None))
     assert (device.device, device.power_cap.state) == ("host", "not_applicable")
     assert {one.reason for one in device.fields} == {"there is no GPU"}
-
-
-def _metrics(telemetry: Telemetry) -> dict[str, float]:
-    registry = CollectorRegistry()
-    registry.register(telemetry.collector)
-    rows = generate_latest(registry).decode().splitlines()
-    return {
-        name: float(value)
-        for name, _, value in (row.rpartition(" ") for row in rows if not row.startswith("#"))
-    }
-
-
-async def test_gauges_are_in_base_units_and_absent_ones_have_no_series(
-    tmp_path: Path, watch: Callable[[sysfs.Tree | None], Telemetry]
-) -> None:
-    telemetry = watch(sysfs.build(tmp_path, "throttle_thermal"))
-    assert _metrics(telemetry)[f'mtpd_gpu_state{{device="{sysfs.FIRST}",state="unseen"}}'] == 1
-    await telemetry.sampler.fresh()
-    found = _metrics(telemetry)
-    where = f'device="{sysfs.FIRST}"'
-    assert found[f"mtpd_gpu_vram_used_bytes{{{where}}}"] == 15_404 * MIB
-    assert found[f"mtpd_gpu_edge_celsius{{{where}}}"] == 71
-    assert found[f"mtpd_gpu_busy_ratio{{{where}}}"] == pytest.approx(0.99)
-    assert found[f"mtpd_gpu_core_hertz{{{where}}}"] == 1343e6
-    assert found[f'mtpd_gpu_throttled{{{where},reason="thermal"}}'] == 1
-    assert found[f'mtpd_gpu_throttled{{{where},reason="current"}}'] == 0
-    assert found[f'mtpd_gpu_state{{{where},state="answering"}}'] == 1
-    assert not [name for name in found if "energy" in name]
-
-
-async def test_a_malformed_card_has_fewer_gauges_and_no_zeros(
-    tmp_path: Path, watch: Callable[[sysfs.Tree | None], Telemetry]
-) -> None:
-    telemetry = watch(sysfs.build(tmp_path, "malformed"))
-    await telemetry.sampler.fresh()
-    names = {name.partition("{")[0] for name in _metrics(telemetry)}
-    assert names == {"mtpd_gpu_state", "mtpd_gpu_vram_total_bytes"}
-
-
-async def test_the_host_has_no_gauges_but_its_state(
-    watch: Callable[[sysfs.Tree | None], Telemetry],
-) -> None:
-    telemetry = watch(None)
-    await telemetry.sampler.fresh()
-    assert {name.partition("{")[0] for name in _metrics(telemetry)} == {"mtpd_gpu_state"}
