@@ -12,9 +12,13 @@ import { createToasts } from "./lib/toast.js";
 import * as acceptance from "./panels/acceptance.js";
 import * as banner from "./panels/banner.js";
 import * as chat from "./panels/chat.js";
+import * as decisions from "./panels/decisions.js";
 import * as depth from "./panels/depth.js";
 import * as glance from "./panels/glance.js";
+import * as history from "./panels/history.js";
+import * as logs from "./panels/logs.js";
 import * as models from "./panels/models.js";
+import * as queue from "./panels/queue.js";
 import * as top from "./panels/top.js";
 import * as vram from "./panels/vram.js";
 
@@ -32,7 +36,19 @@ import * as vram from "./panels/vram.js";
  */
 
 /** The panels by the id of their section; each has `mount(section, ctx)`. */
-const PANELS = { banner, glance, depth, vram, acceptance, models, chat };
+const PANELS = {
+  acceptance,
+  banner,
+  chat,
+  decisions,
+  depth,
+  glance,
+  history,
+  logs,
+  models,
+  queue,
+  vram,
+};
 
 const element = (id) => document.getElementById(id);
 
