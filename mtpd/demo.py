@@ -19,9 +19,7 @@ from mtpd.config.directories import Directories
 from mtpd.config.load import load
 from mtpd.errors import CalibrationError
 from mtpd.events import OperationChanged
-from mtpd.views import (
-    IntervalView,
-)
+from mtpd.views import DecisionView, IntervalView, ModelView  # the schema resolves them
 from tuner.throughput import forecast_ratios
 from tuner.types import Interval
 
@@ -31,9 +29,7 @@ if TYPE_CHECKING:
     from mtpd.app import Daemon
     from mtpd.config.model import HardwareProfile
     from mtpd.views import (
-        DecisionView,
         DepthRowView,
-        ModelView,
         OperationView,
         ProgressView,
     )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Components",
     "JsonObject",
+    "Shape",
     "attributes_of",
     "closed",
     "document_of",
@@ -74,6 +75,7 @@ class Components:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._made: dict[str, JsonObject] = {}
+        self._kinds: dict[str, type] = {}
 
     def of(self, kind: Any) -> JsonObject:
         """The schema of a type; a view's is a reference, and its own is collected.
@@ -133,6 +135,9 @@ class Components:
 
     def _reference(self, kind: type) -> JsonObject:
         name = kind.__name__
+        if self._kinds.setdefault(name, kind) is not kind:
+            msg = f"there are two views {name}"
+            raise ValueError(msg)
         if name not in self._made:
             self._made[name] = {}  # a view may hold itself
             self._made[name] = self._view(kind)
@@ -151,11 +156,38 @@ class Components:
         }
 
 
-def document_of(kind: Any, member: str | None = None) -> JsonObject:
-    """A schema that stands alone, of a view or of an object with a list of views."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a text of JSON may be.
+
+    Attributes:
+        view: A view, or the one that is listed.
+        member: Of an object, with a list of views; None for no such object.
+        many: Whether it is an array of views.
+    """
+
+    view: type
+    member: str | None = None
+    many: bool = False
+
+    def schema(self, made: Components) -> JsonObject:
+        """Its schema, with the views collected."""
+        if self.member is not None:
+            return made.listed(self.member, self.view)
+        one = made.of(self.view)
+        return {"type": "array", "items": one} if self.many else one
+
+
+def document_of(*shapes: Shape) -> JsonObject:
+    """A schema that stands alone, of a text that is one of these."""
     made = Components("#/$defs/")
-    root = made.of(kind) if member is None else made.listed(member, kind)
-    return {"$schema": DIALECT, **root, "$defs": dict(made.all())}
+    roots: list[Json] = [one.schema(made) for one in shapes]
+    [first, *others] = cast("list[JsonObject]", roots)
+    return {
+        "$schema": DIALECT,
+        **({"anyOf": roots} if others else first),
+        "$defs": dict(made.all()),
+    }
 
 
 def closed(schema: Json) -> Json:
@@ -182,7 +214,14 @@ def told(text: str) -> str:
 
 
 def attributes_of(kind: type) -> dict[str, str]:
-    """What the docstring says of each member, in Google's form."""
+    """What the docstrings say of each member, in Google's form; a base's members too."""
+    said: dict[str, str] = {}
+    for one in reversed([one for one in kind.__mro__[1:] if dataclasses.is_dataclass(one)]):
+        said |= _own_attributes(one)
+    return said | _own_attributes(kind)
+
+
+def _own_attributes(kind: type) -> dict[str, str]:
     said: dict[str, list[str]] = {}
     lines = inspect.cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")[2].splitlines()
     for number, text in enumerate(lines):

@@ -7,7 +7,6 @@ and needs no daemon. What is running is ``mtpctl``'s business.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -19,11 +18,14 @@ from mtpd.cli.configured import (
     engine_warnings,
     find_engine,
     json_option,
+    print_json,
     system_warnings,
     token_warnings,
     unread,
     warn,
 )
+from mtpd.cli.group import Commands
+from mtpd.cli.json_views import ConfigCheckView
 from mtpd.cli.loading import load_config, strict_option
 from mtpd.config.files import file_problems, unreadable
 from mtpd.config.origins import describe_origins
@@ -53,7 +55,7 @@ def check(path: Path | None, *, strict: bool, as_json: bool) -> None:
     """
     result = _checked(config_path(path), strict=strict, unread=unread(path))
     if as_json:
-        click.echo(json.dumps(asdict(result) | {"ok": result.ok}, indent=2))
+        print_json(result)
         if not result.ok:
             raise click.exceptions.Exit(EXIT_CONFIG)
         return
@@ -73,7 +75,7 @@ def check(path: Path | None, *, strict: bool, as_json: bool) -> None:
     warn(result.warnings)
 
 
-@click.group
+@click.group(cls=Commands)
 def config() -> None:
     """Look at the configuration."""
 
@@ -91,36 +93,18 @@ def show(path: Path | None, *, origin: bool, as_json: bool) -> None:
     views = describe_origins(load_config(config_path(path)))
     warn(unread(path))
     if as_json:
-        click.echo(json.dumps([asdict(view) for view in views], indent=2))
+        print_json(views)
         return
     for view in views:
         text = f"{view.key} = {_toml(view.value)}"
         click.echo(_with_origin(text, view.origin) if origin else text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Checked:
-    """What ``check`` found, in the shape of its JSON."""
-
-    problems: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    pools: tuple[str, ...] = ()
-    hardware: str | None = None
-    engine: str | None = None
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        return not self.problems
-
-
-def _checked(path: Path | None, *, strict: bool, unread: tuple[str, ...]) -> _Checked:
+def _checked(path: Path | None, *, strict: bool, unread: tuple[str, ...]) -> ConfigCheckView:
     try:
         loaded = load_config(path, strict=strict, look=unreadable)
     except ConfigError as error:
-        return _Checked(problems=error.problems, warnings=unread)
+        return ConfigCheckView(problems=error.problems, warnings=unread, ok=False)
     problems = file_problems(loaded)
     binary = None
     try:
@@ -128,7 +112,7 @@ def _checked(path: Path | None, *, strict: bool, unread: tuple[str, ...]) -> _Ch
     except BinaryError as error:
         origin = loaded.origins.get("engine.binary", "default")
         problems += (f"{origin}: engine.binary: {error} ({error.hint})",)
-    return _Checked(
+    return ConfigCheckView(
         problems=problems,
         remarks=tuple(remark_text(one) for one in loaded.remarks),
         warnings=(
@@ -139,6 +123,7 @@ def _checked(path: Path | None, *, strict: bool, unread: tuple[str, ...]) -> _Ch
         pools=tuple(loaded.pools),
         hardware=loaded.hardware.name if loaded.hardware is not None else None,
         engine=None if binary is None else binary.label,
+        ok=not problems,
     )
 
 

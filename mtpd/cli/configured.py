@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from mtpd.config.directories import Directories, find_config
 from mtpd.engine.needed import find_needed
 from mtpd.errors import StateError
 from mtpd.store.token_file import TokenFile
+from mtpd.views import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,7 @@ __all__ = [
     "engine_warnings",
     "find_engine",
     "json_option",
+    "print_json",
     "system_warnings",
     "token_warnings",
     "unread",
@@ -57,6 +60,11 @@ def json_option(command: CommandT) -> CommandT:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(
         command
     )
+
+
+def print_json(value: object) -> None:
+    """Print what ``--json`` asks for: a view, or several, indented."""
+    click.echo(json.dumps(encode(value), indent=2))
 
 
 def find_engine(loaded: Config) -> EngineBinary:

@@ -81,7 +81,7 @@ def serve(
     """Run the daemon.
 
     Without --config, the file is $XDG_CONFIG_HOME/mtpd/mtpd.toml or
-    /etc/mtpd/mtpd.toml. The directories are the options above, else
+    /etc/mtpd/mtpd.toml. The directories are those that the options name, else
     $STATE_DIRECTORY, $RUNTIME_DIRECTORY and $CACHE_DIRECTORY (systemd sets them),
     else the XDG ones. SIGTERM drains nothing and stops within seconds. SIGHUP and
     mtpctl reload have the configuration read again, as does saving it with
@@ -128,13 +128,13 @@ def _servable(path: Path, overrides: Mapping[str, object], *, strict: bool) -> C
 
 @click.command()
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True,
+    "--port", type=click.IntRange(0, 65535), metavar="N", default=8080, show_default=True,
     help="Port to serve on; 0 picks a free one.",
 )  # fmt: skip
 @click.option("--once", is_flag=True, help="End after the report instead of serving.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 @click.option(
-    "--threads", type=click.IntRange(1, 256), default=1, show_default=True,
+    "--threads", type=click.IntRange(1, 256), metavar="N", default=1, show_default=True,
     help="Engine threads; more than there are free cores makes every number worthless.",
 )  # fmt: skip
 @click.option("--verbose", is_flag=True, help="Print the daemon's log too.")

@@ -48,7 +48,7 @@ def show_report(report: Report, *, as_json: bool, once: bool) -> None:
     if sys.stderr.isatty():
         click.echo("\r\033[K", err=True, nl=False)
     out = console(sys.stdout)
-    out.print(f"Measured on this machine: {report.engine}, {report.threads} engine thread(s).")
+    out.print(f"Measured on this machine: {report.engine}, {_threads(report.threads)}.")
     for model in report.models:
         chosen = model.choice.arm if model.choice is not None else None
         out.print()
@@ -133,3 +133,7 @@ def _mtpctl() -> str:
     """The ``mtpctl`` beside this program, as it can be run; its folder may not be on the PATH."""
     beside = Path(sys.argv[0]).with_name("mtpctl")
     return shlex.quote(str(beside)) if beside.is_file() else "mtpctl"
+
+
+def _threads(count: int) -> str:
+    return "1 engine thread" if count == 1 else f"{count} engine threads"

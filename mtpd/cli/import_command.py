@@ -6,7 +6,6 @@ Writes ``mtpd.toml`` and one profile per model. The foreign file is never writte
 from __future__ import annotations
 
 import copy
-import json
 import os
 import re
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mtpd.cli.configured import json_option
+from mtpd.cli.configured import json_option, print_json
+from mtpd.cli.json_views import ImportRefusalView, ImportView, RemarkView
 from mtpd.cli.loading import load_config, strict_option, tell
 from mtpd.compat.hub import SCHEME
 from mtpd.compat.remarks import Kind
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from mtpd.compat.remarks import Import, Remark
     from mtpd.config.model import Config
-    from mtpd.views import Json
 
 __all__ = ["import_"]
 
@@ -70,7 +69,7 @@ def import_(file: Path, *, out: Path, strict: bool, force: bool, as_json: bool) 
     except ConfigError as error:
         if not as_json:
             raise
-        click.echo(json.dumps({"ok": False, "problems": error.problems}, indent=2))
+        print_json(ImportRefusalView(ok=False, problems=error.problems))
         raise click.exceptions.Exit(EXIT_CONFIG) from None
     source = read_configuration(file, os.environ)
     if not isinstance(source, Source) or source.imported is None:
@@ -79,7 +78,7 @@ def import_(file: Path, *, out: Path, strict: bool, force: bool, as_json: bool) 
     texts = _texts(source, config.remarks, out)
     _write(texts, force=force)
     if as_json:
-        click.echo(json.dumps(_report(config, source.imported, tuple(texts)), indent=2))
+        print_json(_report(config, source.imported, tuple(texts)))
         return
     for path in texts:
         click.echo(f"wrote {path}")
@@ -168,22 +167,22 @@ def _write(texts: Mapping[Path, str], *, force: bool) -> None:
         raise MtpdError(message, hint="name another directory with --out") from error
 
 
-def _report(config: Config, imported: Import, written: tuple[Path, ...]) -> dict[str, Json]:
-    return {
-        "ok": True,
-        "written": [str(path) for path in written],
-        "listen": config.server.listen,
-        "keys_left_out": len(config.tokens),
-        "models": dict(imported.names),
-        "ports": dict(imported.ports),
-        "remarks": [
-            {
-                "kind": one.kind.value,
-                "file": one.file,
-                "line": one.line,
-                "key": dotted(one.key),
-                "message": one.message,
-            }
+def _report(config: Config, imported: Import, written: tuple[Path, ...]) -> ImportView:
+    return ImportView(
+        ok=True,
+        written=tuple(str(path) for path in written),
+        listen=config.server.listen,
+        keys_left_out=len(config.tokens),
+        models=dict(imported.names),
+        ports=dict(imported.ports),
+        remarks=tuple(
+            RemarkView(
+                kind=one.kind.value,
+                file=one.file,
+                line=one.line,
+                key=dotted(one.key),
+                message=one.message,
+            )
             for one in config.remarks
-        ],
-    }
+        ),
+    )

@@ -6,7 +6,6 @@ Nothing is enabled or started: the commands that do so are printed.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import shutil
@@ -18,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mtpd.cli.configured import json_option, warn
+from mtpd.cli.configured import json_option, print_json, warn
+from mtpd.cli.json_views import UnitFileView, UnitsView
 from mtpd.cli.loading import load_config
 from mtpd.config.data import units_dir
 from mtpd.config.sandbox import SERVICE_PATH, is_hidden
@@ -118,9 +118,10 @@ def install_units(
         _write(texts, force=force)
     commands = _commands(target)
     if as_json:
-        files = [{"path": str(at), "text": text} for at, text in texts.items()]
-        report = {"written": not dry_run, "files": files, "commands": commands}
-        click.echo(json.dumps({**report, "warnings": warnings}, indent=2))
+        files = tuple(UnitFileView(path=str(at), text=text) for at, text in texts.items())
+        print_json(
+            UnitsView(written=not dry_run, files=files, commands=tuple(commands), warnings=warnings)
+        )
         return
     for at, text in texts.items():
         click.echo(f"# {at}\n{text}" if dry_run else f"wrote {at}")

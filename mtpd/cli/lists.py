@@ -99,7 +99,8 @@ def operation_list(operations: Sequence[OperationView]) -> Group:
 def operation_grid(one: OperationView) -> Group:
     """One operation in full."""
     made = grid()
-    asked = ", ".join(f"{name}={json.dumps(value)}" for name, value in one.params.items())
+    given = {name: value for name, value in one.params.items() if value is not None}
+    asked = ", ".join(f"{name}={json.dumps(value)}" for name, value in given.items())
     line(made, "operation", f"{one.id}: {one.kind}")
     line(made, "asked", asked or NONE)
     line(made, "by", one.actor or NONE)

@@ -5,11 +5,12 @@ Pure of input and output: everything returns something that a rich console print
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from mtpd.cli.cells import NONE, cell, table
+from mtpd.cli.cells import NONE, WIDTH, cell, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -67,7 +68,8 @@ def memory_cells(one: DepthMemoryView | None) -> tuple[Text, Text]:
 
 def _budget(view: MemoryView) -> Text:
     if view.headroom_bytes is None:
-        return Text(f"memory    not applicable: {view.source}")
+        said = f"memory    not applicable: {view.source}"
+        return Text(textwrap.fill(said, WIDTH, subsequent_indent=" " * 10))
     free = "an unknown amount" if view.free_bytes is None else f"{_mib(view.free_bytes)} MiB"
     forecast = "a forecast: " if view.forecast else ""
     fit = "the engine's fit is off"

@@ -20,11 +20,14 @@ from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.doctor_command import doctor
 from mtpd.cli.failure import exit_code_of
 from mtpd.cli.gpu_command import gpu
+from mtpd.cli.group import Commands
 from mtpd.cli.numbers import Ids
 from mtpd.cli.quarantine_command import quarantine
 from mtpd.cli.recipe_commands import recipe
 from mtpd.cli.reload_command import reload
 from mtpd.cli.report_command import report
+from mtpd.cli.schema_command import schema_command
+from mtpd.cli.schemas import MTPCTL
 from mtpd.cli.session import Session, connected, connection_options
 from mtpd.errors import UnreachableError
 from mtpd.explanation_views import ExplanationView
@@ -42,7 +45,7 @@ RECONNECT_S = 2.0
 LIMIT = click.IntRange(1, 1000)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mtpctl")
 @connection_options
 def cli(**_connection: object) -> None:
@@ -78,11 +81,11 @@ def models(session: Session, model: str | None) -> None:
 
 @cli.command()
 @click.option("--model", metavar="MODEL", help="Only of this model.")
-@click.option("--depth", type=click.IntRange(0, 64), help="Only at this depth.")
+@click.option("--depth", type=click.IntRange(0, 64), metavar="N", help="Only at this depth.")
 @click.option("--workload", metavar="NAME", help="Only of this workload.")
 @click.option("--operation", metavar="ID", help="Only those that this operation took.")
 @click.option("--id", "ids", type=Ids(), metavar="IDS", help="Only these, e.g. 1-12,17.")
-@click.option("--limit", type=LIMIT, help="At most so many [default: 50; all of --id].")
+@click.option("--limit", type=LIMIT, metavar="N", help="Rows at most [default: 50; all of --id].")
 @connected
 def measurements(
     session: Session,
@@ -114,7 +117,9 @@ def measurements(
 
 @cli.command()
 @click.option("--subject", metavar="NAME", help="Only about this pool or model.")
-@click.option("--limit", type=LIMIT, default=20, show_default=True)
+@click.option(
+    "--limit", type=LIMIT, metavar="N", default=20, show_default=True, help="Rows at most."
+)
 @connected
 def decisions(session: Session, *, subject: str | None, limit: int) -> None:
     """List decisions with their reasons, newest first."""
@@ -231,6 +236,7 @@ for command in (
     report,
     gpu,
     quarantine,
+    schema_command(lambda: MTPCTL),
 ):
     cli.add_command(command)
 

@@ -13,17 +13,20 @@ from mtpd import __version__
 from mtpd.cli.config_commands import check, config
 from mtpd.cli.daemon_commands import demo, serve
 from mtpd.cli.failure import exit_code_of
+from mtpd.cli.group import Commands
 from mtpd.cli.import_command import import_
 from mtpd.cli.install_command import install_units
 from mtpd.cli.plan_command import plan
 from mtpd.cli.powercap_commands import powercap
 from mtpd.cli.prometheus_command import prometheus
+from mtpd.cli.schema_command import schema_command
+from mtpd.cli.schemas import mtpd_shapes
 from mtpd.cli.token_commands import token
 
 __all__ = ["cli", "main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mtpd")
 def cli() -> None:
     """Make one GPU serve the fastest model it can really hold.
@@ -39,6 +42,7 @@ for command in (
     *(install_units, prometheus),
 ):
     cli.add_command(command)
+cli.add_command(schema_command(mtpd_shapes))
 
 
 def main() -> None:

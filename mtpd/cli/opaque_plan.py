@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from typing import TYPE_CHECKING
 
 import click
 
+from mtpd.cli.configured import print_json
+from mtpd.cli.json_views import OpaquePlanView
+from mtpd.config.opaque import PORT
 from mtpd.engine.opaque import foreign_env, plan_opaque
 from mtpd.types import NOT_OURS, EngineKey
 from mtpd.units import HOST
@@ -36,20 +38,23 @@ def show_opaque(config: Config, profile: Profile, opaque: Opaque, *, as_json: bo
         port=_PORT,
         env=foreign_env(os.environ.get("PATH", os.defpath), os.environ),
     )
-    url, check = opaque.proxy, opaque.check or "none: it counts as ready once it runs"
+    url, check = (
+        opaque.proxy.replace(PORT, str(_PORT)),
+        opaque.check or "none: it counts as ready once it runs",
+    )
     if as_json:
-        told = {
-            "model": profile.name,
-            "kind": "opaque",
-            "endpoint": url,
-            "check": opaque.check,
-            "argv": list(planned.command.argv),
-            "env": sorted(planned.command.env),
-            "stop_command": list(profile.stop_command),
-            "vram_mib": profile.vram_mib,
-            "residency": NOT_OURS,
-        }
-        click.echo(json.dumps(told, indent=2))
+        told = OpaquePlanView(
+            model=profile.name,
+            kind="opaque",
+            endpoint=url,
+            check=opaque.check,
+            argv=tuple(planned.command.argv),
+            env=tuple(sorted(planned.command.env)),
+            stop_command=tuple(profile.stop_command),
+            vram_mib=profile.vram_mib,
+            residency=NOT_OURS,
+        )
+        print_json(told)
         return
     said_mib = profile.vram_mib
     memory = "measured once it runs" if said_mib is None else f"{said_mib} MiB, said"

@@ -13,6 +13,7 @@ from mtpd.cli import lists, render
 from mtpd.cli.cells import grid, line, size
 from mtpd.cli.client import segment
 from mtpd.cli.decode import decode, decode_all
+from mtpd.cli.group import Commands
 from mtpd.cli.memory import memory_parts, need_sentence
 from mtpd.cli.numbers import MAX_DEPTH, Depths
 from mtpd.cli.quality_lists import quality_lines
@@ -34,6 +35,14 @@ _SAID = re.compile(r"cut short by |depth \d+: .* (measured|predicted)$")
 _POOL_KEY = re.compile(r'pools\.("?)(?P<name>.+)\1\.members')
 
 
+LIMIT = click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="Rows at most.",
+)
 DEPTHS = click.option(
     "--depths", type=Depths(), metavar="RANGE", help="E.g. 0-3 or 0,2,4; else all."
 )
@@ -41,7 +50,9 @@ DEPTHS = click.option(
 
 @click.command()
 @click.argument("model")
-@click.option("--depth", type=click.IntRange(0, MAX_DEPTH), help="Instead of the chosen one.")
+@click.option(
+    "--depth", type=click.IntRange(0, MAX_DEPTH), metavar="N", help="Instead of the chosen one."
+)
 @click.option(
     "--force", is_flag=True, help="Cut running requests; serve it even if it does not fit."
 )
@@ -83,15 +94,23 @@ def unload(session: Session, model: str | None, *, detach: bool) -> None:
 
 
 LIMITS = (
-    click.option("--max-starts", type=click.IntRange(1, 1000), help="Engine starts at most."),
-    click.option("--max-minutes", type=click.FloatRange(0, min_open=True), help="Wall time."),
     click.option(
-        "--max-cells", type=click.IntRange(1), help="Arms times prompts that are measured."
+        "--max-starts", type=click.IntRange(1, 1000), metavar="N", help="Engine starts at most."
+    ),
+    click.option(
+        "--max-minutes",
+        type=click.FloatRange(0, min_open=True),
+        metavar="M",
+        help="Minutes at most.",
+    ),
+    click.option(
+        "--max-cells", type=click.IntRange(1), metavar="N", help="Arms times prompts at most."
     ),
     click.option(
         "--max-joules",
         type=click.FloatRange(0, min_open=True),
-        help="Energy; needs a card whose power can be read.",
+        metavar="J",
+        help="Joules at most; needs a card whose power can be read.",
     ),
 )
 
@@ -180,7 +199,14 @@ def sweep(
 
 @click.command()
 @click.argument("model")
-@click.option("--depth", type=click.IntRange(1, MAX_DEPTH), default=2, show_default=True)
+@click.option(
+    "--depth",
+    type=click.IntRange(1, MAX_DEPTH),
+    metavar="N",
+    default=2,
+    show_default=True,
+    help="Draft positions.",
+)
 @DETACH
 @connected
 def probe(session: Session, model: str, *, depth: int, detach: bool) -> None:
@@ -199,8 +225,8 @@ def probe(session: Session, model: str, *, depth: int, detach: bool) -> None:
     )
 
 
-@click.group(invoke_without_command=True)
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.group(cls=Commands, invoke_without_command=True)
+@LIMIT
 @click.pass_context
 @connected
 def operations(session: Session, context: click.Context, *, limit: int) -> None:
@@ -210,7 +236,7 @@ def operations(session: Session, context: click.Context, *, limit: int) -> None:
 
 
 @operations.command("list")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@LIMIT
 @connected
 def list_operations(session: Session, *, limit: int) -> None:
     """List operations, newest first."""

@@ -6,7 +6,6 @@ engine, writes no file and needs no daemon.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -22,10 +21,12 @@ from mtpd.cli.configured import (
     engine_warnings,
     find_engine,
     json_option,
+    print_json,
     system_warnings,
     unread,
     warn,
 )
+from mtpd.cli.json_views import PlanView
 from mtpd.cli.loading import load_config
 from mtpd.cli.memory import memory_parts
 from mtpd.cli.opaque_plan import show_opaque
@@ -40,14 +41,12 @@ from mtpd.errors import NotFoundError
 from mtpd.gpu.detect import detect
 from mtpd.supervise.logfile import log_path
 from mtpd.types import TcpEndpoint, UnixEndpoint
-from mtpd.views import encode
 
 if TYPE_CHECKING:
     from mtpd.config.model import Config, Profile
     from mtpd.gpu.detect import Detection
     from mtpd.memory_views import MemoryView
     from mtpd.types import Command, EngineBinary
-    from mtpd.views import Json
 
 __all__ = ["plan"]
 
@@ -57,7 +56,7 @@ _MIB = 2**20
 
 @click.command
 @click.argument("model")
-@click.option("--depth", type=click.IntRange(min=0), help="Plan for this draft depth.")
+@click.option("--depth", type=click.IntRange(min=0), metavar="N", help="Plan for this draft depth.")
 @click.option(
     "--hardware",
     metavar="NAME",
@@ -85,7 +84,7 @@ def plan(
         return
     planned = _planned(loaded, profile, depth, forecast=hardware is not None, unread=unread(path))
     if as_json:
-        click.echo(json.dumps(planned.as_json(), indent=2))
+        print_json(planned.view())
         return
     for name, value in (
         ("model", f"{planned.profile.name} ({planned.profile.model})"),
@@ -140,18 +139,19 @@ class _Planned:
         lines += [f"{name}={shlex.quote(value)}" for name, value in self.command.env.items()]
         return " \\\n  ".join([*lines, shlex.join(self.command.argv)])
 
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "model": self.profile.name,
-            "engine": self.binary.label,
-            "depth": self.depth,
-            "reason": self.reason,
-            "endpoint": self.where,
-            "argv": list(self.command.argv),
-            "env": dict(self.command.env),
-            "memory": encode(self.memory),
-            "warnings": list(self.warnings),
-        }
+    def view(self) -> PlanView:
+        """The same for programs."""
+        return PlanView(
+            model=self.profile.name,
+            engine=self.binary.label,
+            depth=self.depth,
+            reason=self.reason,
+            endpoint=self.where,
+            argv=tuple(self.command.argv),
+            env=dict(self.command.env),
+            memory=self.memory,
+            warnings=self.warnings,
+        )
 
 
 def _planned(

@@ -6,14 +6,14 @@ as a service of its own before the daemon starts, and after each resume.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mtpd.cli.configured import config_option, config_path, json_option
+from mtpd.cli.configured import config_option, config_path, json_option, print_json
+from mtpd.cli.group import Commands
+from mtpd.cli.json_views import CapView
 from mtpd.cli.loading import load_config
 from mtpd.errors import ConfigError, NotFoundError
 from mtpd.gpu import powercap as caps
@@ -37,20 +37,6 @@ ROOT = Path("/")
 """Where ``sys`` and ``proc`` lie."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Report:
-    """What a command found, in the shape of its JSON."""
-
-    device: str
-    state: str
-    reason: str
-    wanted_w: float
-    current_w: float | None
-    default_w: float | None
-    min_w: float | None
-    max_w: float | None
-
-
 def _options(command: CommandT) -> CommandT:
     for add in (
         json_option,
@@ -58,6 +44,7 @@ def _options(command: CommandT) -> CommandT:
         click.option(
             "--watts",
             type=click.FloatRange(0, 2000),
+            metavar="W",
             help="The cap [default: power_cap_w of the hardware profile].",
         ),
         config_option,
@@ -66,7 +53,7 @@ def _options(command: CommandT) -> CommandT:
     return command
 
 
-@click.group
+@click.group(cls=Commands)
 def powercap() -> None:
     """Set the card's power cap, or say whether it is in force."""
 
@@ -128,7 +115,7 @@ def _card(device: str | None) -> tuple[LayeredProvider, DeviceKey]:
 
 def _show(key: DeviceKey, cap: PowerCap, wanted_w: float, *, as_json: bool) -> None:
     verdict = caps.judge(cap, wanted_w=wanted_w)
-    report = _Report(
+    report = CapView(
         device=key,
         state=verdict.state.value,
         reason=verdict.reason,
@@ -139,7 +126,7 @@ def _show(key: DeviceKey, cap: PowerCap, wanted_w: float, *, as_json: bool) -> N
         max_w=_watts(cap.max_w),
     )
     if as_json:
-        click.echo(json.dumps(asdict(report), indent=2))
+        print_json(report)
     else:
         click.echo(f"{key}: {verdict.state.value}: {verdict.reason}")
 

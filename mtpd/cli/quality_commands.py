@@ -20,9 +20,25 @@ if TYPE_CHECKING:
 
     from mtpd.views import Json, OperationView
 
-__all__ = ["COMMANDS"]
+__all__ = ["CHUNKS", "COMMANDS", "CONTEXT"]
 
 _PAIR = 2
+CHUNKS = click.option(
+    "--chunks",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    default=32,
+    show_default=True,
+    help="Measure so many chunks; only equal counts compare.",
+)
+CONTEXT = click.option(
+    "--context",
+    type=click.IntRange(32, 1_048_576),
+    metavar="N",
+    default=512,
+    show_default=True,
+    help="Tokens per chunk.",
+)
 
 
 @click.command()
@@ -33,20 +49,8 @@ _PAIR = 2
     metavar="FILE",
     help="Measure over this text; else what is stored is shown.",
 )
-@click.option(
-    "--chunks",
-    type=click.IntRange(1, 100_000),
-    default=32,
-    show_default=True,
-    help="Measure so many chunks; only equal counts compare.",
-)
-@click.option(
-    "--context",
-    type=click.IntRange(32, 1_048_576),
-    default=512,
-    show_default=True,
-    help="Tokens per chunk.",
-)
+@CHUNKS
+@CONTEXT
 @DETACH
 @connected
 def ppl(
@@ -93,6 +97,7 @@ def ppl(
 @click.option(
     "--prompt-tokens",
     type=click.IntRange(0, 1_048_576),
+    metavar="N",
     default=512,
     show_default=True,
     help="Time processing a prompt of this length; 0 leaves it out.",
@@ -100,11 +105,19 @@ def ppl(
 @click.option(
     "--gen-tokens",
     type=click.IntRange(0, 65_536),
+    metavar="N",
     default=128,
     show_default=True,
     help="Time generating so many tokens; 0 leaves it out.",
 )
-@click.option("--repetitions", type=click.IntRange(1, 100), default=5, show_default=True)
+@click.option(
+    "--repetitions",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    default=5,
+    show_default=True,
+    help="Of each test.",
+)
 @DETACH
 @connected
 def bench(

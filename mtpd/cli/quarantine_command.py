@@ -10,6 +10,7 @@ from rich.console import Group
 from mtpd.cli.cells import cell, duration, grid, line
 from mtpd.cli.client import segment
 from mtpd.cli.decode import decode, decode_all
+from mtpd.cli.group import Commands
 from mtpd.cli.session import Session, connected, connection_options
 from mtpd.views import QuarantineView
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["quarantine"]
 
 
-@click.group()
+@click.group(cls=Commands)
 @connection_options
 def quarantine(**_connection: object) -> None:
     """Look at requests that brought engines down, or let them try again."""

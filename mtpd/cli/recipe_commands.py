@@ -11,7 +11,9 @@ from rich.text import Text
 
 from mtpd.cli.cells import cell, grid, line, size, table
 from mtpd.cli.decode import decode
+from mtpd.cli.group import Commands
 from mtpd.cli.memory import memory_cells
+from mtpd.cli.quality_commands import CHUNKS, CONTEXT
 from mtpd.cli.quality_lists import measured
 from mtpd.cli.session import Session, connected, connection_options
 from mtpd.cli.waiting import DETACH, order
@@ -28,7 +30,7 @@ _LONGEST = 600
 """Characters of a command that a terminal still shows in a useful way."""
 
 
-@click.group()
+@click.group(cls=Commands)
 @connection_options
 def recipe(**_connection: object) -> None:
     """Make a model file smaller: what it is worth, and the file."""
@@ -43,8 +45,8 @@ def recipe(**_connection: object) -> None:
     metavar="FILE",
     help="With --run: measure the perplexity before and after over this text.",
 )
-@click.option("--chunks", type=click.IntRange(1, 100_000), default=32, show_default=True)
-@click.option("--context", type=click.IntRange(32, 1_048_576), default=512, show_default=True)
+@CHUNKS
+@CONTEXT
 @DETACH
 @connected
 def b2(

@@ -40,7 +40,8 @@ class CommandText:
 
 def commands(program: click.Group, name: str) -> Iterator[CommandText]:
     """The program itself, then each of its commands in the order of the alphabet."""
-    yield from _walk(program, click.Context(program, info_name=name), shared=frozenset())
+    ctx = click.Context(program, info_name=name, **program.context_settings)
+    yield from _walk(program, ctx, shared=frozenset())
 
 
 def _walk(

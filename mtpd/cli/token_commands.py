@@ -6,18 +6,19 @@ running one takes a change in with its next request.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mtpd.access import Scope, is_name, parse_expiry
 from mtpd.cli.cells import NONE, cell, finished, table
-from mtpd.cli.configured import json_option
+from mtpd.cli.configured import json_option, print_json
+from mtpd.cli.group import Commands
+from mtpd.cli.json_views import NewTokenView, RevokedView, TokenListView, TokenView
 from mtpd.cli.session import console
 from mtpd.clock import SystemClock, rfc3339
 from mtpd.config.directories import Directories
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from mtpd.access import Token
-    from mtpd.views import Json
 
     CommandT = TypeVar("CommandT", bound=Callable[..., None])
 
@@ -58,7 +58,7 @@ def _file(state_dir: Path | None) -> TokenFile:
     return TokenFile(Directories.resolve(os.environ, state=state_dir).state, CLOCK)
 
 
-@click.group
+@click.group(cls=Commands)
 def token() -> None:
     """Make, list and revoke access tokens.
 
@@ -104,7 +104,7 @@ def add(
     wanted = frozenset(Scope(one) for one in scopes) or frozenset({Scope.INFER})
     secret, made = file.add(name, wanted, expires=_expiry(expires))
     if as_json:
-        click.echo(json.dumps({"token": secret, **_shown(made)}, indent=2))
+        print_json(NewTokenView(**_known(made), token=secret))
     else:
         click.echo(secret)
     if first:
@@ -118,7 +118,7 @@ def list_(*, state_dir: Path | None, as_json: bool) -> None:
     """List the tokens by name, with the last characters of each."""
     tokens = _file(state_dir).read()
     if as_json:
-        click.echo(json.dumps({"tokens": [_shown(one) for one in tokens]}, indent=2))
+        print_json(TokenListView(tokens=tuple(TokenView(**_known(one)) for one in tokens)))
         return
     console(sys.stdout).print(_table(tokens))
 
@@ -126,13 +126,17 @@ def list_(*, state_dir: Path | None, as_json: bool) -> None:
 @token.command
 @click.argument("name")
 @_state_option
-def revoke(name: str, *, state_dir: Path | None) -> None:
+@json_option
+def revoke(name: str, *, state_dir: Path | None, as_json: bool) -> None:
     """Revoke a token: the next request that shows it is refused.
 
     What already runs goes on to its end.
     """
     left = _file(state_dir).revoke(name)
-    click.echo(f"revoked {name}")
+    if as_json:
+        print_json(RevokedView(revoked=name, left=len(left)))
+    else:
+        click.echo(f"revoked {name}")
     if not left:
         click.echo(_LAST, err=True)
 
@@ -146,10 +150,11 @@ def _expiry(text: str | None) -> datetime | None:
         raise click.BadParameter(str(error), param_hint="--expires") from None
 
 
-def _shown(one: Token) -> dict[str, Json]:
+def _known(one: Token) -> dict[str, Any]:
+    """The members of its view."""
     return {
         "name": one.name,
-        "scopes": [*sorted(one.scopes)],
+        "scopes": tuple(sorted(one.scopes)),
         "created": None if one.created is None else rfc3339(one.created),
         "expires": None if one.expires is None else rfc3339(one.expires),
         "expired": one.expired(CLOCK.utc()),
@@ -159,17 +164,23 @@ def _shown(one: Token) -> dict[str, Json]:
 
 def _table(tokens: tuple[Token, ...]) -> Table:
     made = table("tokens")
-    for head in ("name", "scopes", "created", "expires", "ends in"):
+    for head in ("name", "scopes", "created", "expires", "last 4"):
         made.add_column(head, overflow="fold")
     for one in tokens:
         made.add_row(
             cell(one.name),
             cell(", ".join(sorted(one.scopes))),
             cell(_moment(one.created)),
-            cell("expired" if one.expired(CLOCK.utc()) else _moment(one.expires)),
+            cell(_end(one)),
             cell(one.last4),
         )
     return finished(made)
+
+
+def _end(one: Token) -> str:
+    if one.expires is None:
+        return "never"
+    return "expired" if one.expired(CLOCK.utc()) else _moment(one.expires)
 
 
 def _moment(moment: datetime | None) -> str:

@@ -9,12 +9,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.documents import command_lists, keys, metric_lists
+from tests.documents import command_lists, json_shapes, keys, metric_lists
 
 __all__ = ["BLOCKS", "blocks_in", "pages", "written"]
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = {**keys.BLOCKS, **command_lists.BLOCKS, **metric_lists.BLOCKS}
+BLOCKS = {
+    **keys.BLOCKS,
+    **command_lists.BLOCKS,
+    **metric_lists.BLOCKS,
+    **json_shapes.BLOCKS,
+}
 """Every part by its name."""
 _PART = re.compile(r"<!-- begin ([\w ]+) -->\n(.*?)<!-- end \1 -->", re.DOTALL)
 

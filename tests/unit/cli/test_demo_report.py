@@ -108,7 +108,7 @@ def test_the_report_says_what_was_measured_where_and_why(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = shown(capsys, report())
-    assert text.startswith("Measured on this machine: embedded llama.cpp, 1 engine thread(s).\n")
+    assert text.startswith("Measured on this machine: embedded llama.cpp, 1 engine thread.\n")
     assert "a model: it is the fastest\n" in text
     assert "demo: R2 speed: of 2\n" in text
     assert "Chosen: qwen3.6-27b-b2 at depth 2.\n" in text

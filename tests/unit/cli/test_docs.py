@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import pytest
 
 from mtpd.cli.mtpctl import cli as mtpctl
 from mtpd.cli.mtpd import cli as mtpd
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.unit.cli.support import commands
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
 SHARED = {"--socket", "--url", "--token-file", "--json", "--detach", "--help", "--version"}
 """Options that the page explains once for all commands."""
-
-
-def commands(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
-    """Each command that does something, with the words that call it."""
-    if isinstance(command, click.Group):
-        for name, below in command.commands.items():
-            yield from commands(below, (*words, name))
-    else:
-        yield " ".join(words), command
-
 
 EVERY = [*commands(mtpd, ("mtpd",)), *commands(mtpctl, ())]
 

@@ -239,7 +239,7 @@ vram_mib = 900
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[-1] == "/bin/sh -c serve --port 8081"
     told = dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if line)
-    assert told["endpoint"] == "http://127.0.0.1:${PORT}"
+    assert told["endpoint"] == "http://127.0.0.1:8081"
     assert told["stop"] == "docker stop w"
     assert told["memory"] == "900 MiB, said"
     assert "HF_TOKEN" in told["variables"]
