@@ -21,6 +21,7 @@ from mtpd.errors import EXIT_CONFIG, MtpdError, StateError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from mtpd.views import Json
 
@@ -200,16 +201,28 @@ class Client:
         """End something."""
         return self._ask("DELETE", path)
 
-    @contextmanager
     def events(
         self, *, after: str | None = None, types: str | None = None
+    ) -> AbstractContextManager[Iterator[StreamEvent]]:
+        """The event stream, as ``stream`` gives it."""
+        return self.stream("/events", {"types": types}, after=after)
+
+    @contextmanager
+    def stream(
+        self, path: str, query: Mapping[str, str | int | None], *, after: str | None = None
     ) -> Iterator[Iterator[StreamEvent]]:
-        """The event stream; it ends when the daemon ends it.
+        """A stream of server-sent events; it ends when the daemon ends it.
+
+        Args:
+            path: Which.
+            query: Parameters that are None are left out.
+            after: The id of the last event that is known.
 
         Raises:
             UnreachableError: The connection broke or was silent for too long.
+            ApiError: It was refused.
         """
-        path = _with_query("/events", {"types": types})
+        path = _with_query(path, query)
         headers = {"Accept": "text/event-stream", **self._token()}
         if after is not None:
             headers["Last-Event-ID"] = after

@@ -8,7 +8,6 @@ Here are the commands that look; those that change something are in
 from __future__ import annotations
 
 import sys
-import time
 
 import click
 
@@ -19,8 +18,10 @@ from mtpd.cli.client import StreamEvent, segment
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.doctor_command import doctor
 from mtpd.cli.failure import exit_code_of
+from mtpd.cli.following import follow as follow_stream
 from mtpd.cli.gpu_command import gpu
 from mtpd.cli.group import Commands
+from mtpd.cli.logs_command import logs
 from mtpd.cli.numbers import Ids
 from mtpd.cli.quarantine_command import quarantine
 from mtpd.cli.recipe_commands import recipe
@@ -29,7 +30,6 @@ from mtpd.cli.report_command import report
 from mtpd.cli.schema_command import schema_command
 from mtpd.cli.schemas import MTPCTL
 from mtpd.cli.session import Session, connected, connection_options
-from mtpd.errors import UnreachableError
 from mtpd.explanation_views import ExplanationView
 from mtpd.views import (
     ConfigValueView,
@@ -41,7 +41,6 @@ from mtpd.views import (
 
 __all__ = ["cli", "main"]
 
-RECONNECT_S = 2.0
 LIMIT = click.IntRange(1, 1000)
 
 
@@ -169,33 +168,12 @@ def events(session: Session, *, follow: bool, since: str | None, types: str | No
     if not follow:
         _kept_events(session, since or OLDEST, types)
         return
-    place = since
-    while True:
-        in_touch = False
-        try:
-            with session.client.events(after=place, types=types) as stream:
-                in_touch = True
-                for event in stream:
-                    place = event.id or place
-                    _print_event(session, event)
-        except UnreachableError:
-            if not in_touch:
-                raise
-        except KeyboardInterrupt:
-            return
-        place = _await_daemon(session, place)
-
-
-def _await_daemon(session: Session, place: str | None) -> str | None:
-    """Wait until the daemon answers again, however long that takes."""
-    session.err.print("The stream ended; waiting for the daemon.")
-    while True:
-        try:
-            session.client.get("/status")
-        except UnreachableError:
-            time.sleep(RECONNECT_S)
-        else:
-            return place
+    follow_stream(
+        session,
+        lambda place: session.client.events(after=place, types=types),
+        lambda event: _print_event(session, event),
+        since=since,
+    )
 
 
 def _kept_events(session: Session, since: str, types: str | None) -> None:
@@ -231,6 +209,7 @@ for command in (
     *operations.COMMANDS,
     *quality_commands.COMMANDS,
     doctor,
+    logs,
     recipe,
     reload,
     report,
