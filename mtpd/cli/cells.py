@@ -18,6 +18,7 @@ __all__ = [
     "NONE",
     "WIDTH",
     "arm_label",
+    "arm_text",
     "cell",
     "clock_text",
     "duration",
@@ -98,7 +99,12 @@ def state(name: str) -> Text:
 
 def arm_label(arm: ArmView) -> str:
     """``model@depth``, as in every log line."""
-    return f"{arm.profile}@{arm.depth}"
+    return arm_text(arm.profile, arm.depth)
+
+
+def arm_text(profile: str, depth: int | None) -> str:
+    """The same of a profile and its depth, which may not be known."""
+    return profile if depth is None else f"{profile}@{depth}"
 
 
 def clock_text(text: str) -> str:

@@ -18,6 +18,7 @@ from mtpd.app import serve as serve_daemon
 from mtpd.cli.configured import unread
 from mtpd.cli.demo_report import show_progress, show_report
 from mtpd.cli.loading import load_config, strict_option
+from mtpd.cli.signals import end_as_ctrl_c_does
 from mtpd.compat.remarks import Kind
 from mtpd.config.directories import Directories, find_config
 from mtpd.config.disk import ConfigOnDisk
@@ -147,7 +148,7 @@ def demo(port: int, *, once: bool, as_json: bool, threads: int, verbose: bool) -
     Everything is kept in a temporary directory that is removed at the end.
     """
     logs.configure(json=False, level="info" if verbose else "error")
-    _end_as_ctrl_c_does(signal.SIGTERM, signal.SIGHUP)
+    end_as_ctrl_c_does(signal.SIGTERM, signal.SIGHUP)
     wanted = Demo(port=port, threads=threads)
     _run(
         run_demo,
@@ -157,13 +158,6 @@ def demo(port: int, *, once: bool, as_json: bool, threads: int, verbose: bool) -
         on_report=functools.partial(show_report, as_json=as_json, once=once),
         stay=not once,
     )
-
-
-def _end_as_ctrl_c_does(*numbers: signal.Signals) -> None:
-    """Take signals for Ctrl-C: their default would leave the temporary directory behind."""
-    for number in numbers:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
-            signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def _run(function: Callable[..., Awaitable[None]], *args: object, **keywords: object) -> None:

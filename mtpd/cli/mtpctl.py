@@ -30,6 +30,7 @@ from mtpd.cli.report_command import report
 from mtpd.cli.schema_command import schema_command
 from mtpd.cli.schemas import MTPCTL
 from mtpd.cli.session import Session, connected, connection_options
+from mtpd.cli.top.command import top
 from mtpd.explanation_views import ExplanationView
 from mtpd.views import (
     ConfigValueView,
@@ -215,6 +216,7 @@ for command in (
     report,
     gpu,
     quarantine,
+    top,
     schema_command(lambda: MTPCTL),
 ):
     cli.add_command(command)

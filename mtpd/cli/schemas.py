@@ -11,9 +11,11 @@ from mtpd import quality_views, report_views, views
 from mtpd.api.json_schema import Shape
 from mtpd.cli import json_views
 from mtpd.cli.doctor.views import DoctorView
+from mtpd.cli.top.snapshot import TopView
 from mtpd.events import Envelope
 from mtpd.explanation_views import ExplanationView
 from mtpd.gpu.views import DeviceView
+from mtpd.log_views import LogView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,8 +56,10 @@ MTPCTL: Final[Mapping[str, tuple[Shape, ...]]] = {
     "measurements": (Shape(view=views.MeasurementView, member="measurements"),),
     "config": (Shape(view=views.ConfigValueView, member="config"),),
     "doctor": (Shape(view=DoctorView),),
+    "logs": (Shape(view=LogView),),
+    "top": (Shape(view=TopView),),
 }
-"""By the command's words; ``events`` prints one text per line."""
+"""By the command's words; ``events`` and ``top`` print one text per line."""
 
 
 def mtpd_shapes() -> Mapping[str, tuple[Shape, ...]]:

@@ -36,6 +36,24 @@ class Screen:
         self._master = master
         self._decoder = codecs.getincrementaldecoder("utf-8")()
 
+    @property
+    def terminal(self) -> int:
+        """The descriptor by which its settings can be asked."""
+        return self._master
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._master, text.encode())
+
+    def until_true(self, condition: Callable[[], bool]) -> None:
+        """Read on until something is true."""
+        limit = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < limit, self.text
+            ready, _, _ = select.select([self._master], [], [], 0.02)
+            if ready:
+                self.text += self._decoder.decode(os.read(self._master, 65536))
+
     def until(self, pattern: str) -> str:
         """Read until a pattern has been shown."""
         return self._read(lambda: re.search(pattern, self.text) is not None)

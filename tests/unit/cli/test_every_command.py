@@ -132,6 +132,8 @@ CASES: dict[str, tuple[Case, ...]] = {
     "mtpctl measurements": (of("measurements", "measurements"),),
     "mtpctl config": (of("config", "config"),),
     "mtpctl doctor": (Case((), "doctor_well"),),
+    "mtpctl logs": (of("logs --evidence", "logs_evidence", wide=True),),
+    "mtpctl top": (of("top --once", "top_line", wide=True),),
     "mtpctl schema": (of("schema", "schema"),),
     "mtpd serve": (),
     "mtpd demo": (Case((), "demo"),),
@@ -276,6 +278,10 @@ def _ready(called: str, served: ServedInThread, machine: Machine) -> ServedInThr
         return None
     if " operations" in called:
         machine.run("mtpctl switch", ("switch", "default"), served)
+    if called.endswith(" logs"):
+        lines = ["load_tensors:      ROCm0 model buffer size = 14336.11 MiB"]
+        note = [(0, ("buffer", "residency"))]
+        served.backend.lines.add(views.QWEN, lines, engine_id="e1", notes=note)
     if called.endswith(" events"):
         served.publish(
             EngineTransition(
