@@ -15,7 +15,7 @@ from mtpd.cli.top.snapshot import TopView
 from mtpd.events import Envelope
 from mtpd.explanation_views import ExplanationView
 from mtpd.gpu.views import DeviceView
-from mtpd.log_views import LogView
+from mtpd.log_views import LogLineView, LogView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,10 +56,10 @@ MTPCTL: Final[Mapping[str, tuple[Shape, ...]]] = {
     "measurements": (Shape(view=views.MeasurementView, member="measurements"),),
     "config": (Shape(view=views.ConfigValueView, member="config"),),
     "doctor": (Shape(view=DoctorView),),
-    "logs": (Shape(view=LogView),),
+    "logs": (Shape(view=LogView), Shape(view=LogLineView)),
     "top": (Shape(view=TopView),),
 }
-"""By the command's words; ``events`` and ``top`` print one text per line."""
+"""By the command's words; ``events``, ``top`` and ``logs --follow`` print one text per line."""
 
 
 def mtpd_shapes() -> Mapping[str, tuple[Shape, ...]]:
