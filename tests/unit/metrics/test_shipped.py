@@ -62,7 +62,7 @@ def test_every_histogram_has_buckets_that_grow() -> None:
         ("rate(mtpd_queue_wait_seconds_bucket[5m])", "", []),
         ("mtpd_requests_waiting_count", "", ["mtpd_requests_waiting_count"]),
         ('mtpd_gpu_state{stat="gone"} == 1', "", ["stat"]),
-        ("sum by (device, modle) (mtpd_gpu_power_watts)", "", ["modle"]),
+        ("sum by (device, colour) (mtpd_gpu_power_watts)", "", ["colour"]),
         ("mtpd_gpu_power_watts", "{{profile}}", ["profile"]),
         ('up{job="mtpd"}', "{{instance}}", []),
     ],
