@@ -134,6 +134,10 @@ class Bus:
         """The number of the newest event; 0 before the first."""
         return Seq(self._seq)
 
+    def stalled(self) -> None:
+        """Count a reader that was dropped because it took nothing from its connection."""
+        self.dropped += 1
+
     def publish(self, event: Event, *, cause: Seq | None = None) -> Envelope:
         """Number an event and hand it to every reader; never waits.
 

@@ -234,5 +234,8 @@ class Backend(Protocol):
         A reader that is too slow gets ``SubscriberDropped`` and the iterator ends.
         """
 
+    def stalled(self) -> None:
+        """Count a reader of a stream that took nothing and was disconnected."""
+
     def config(self) -> tuple[ConfigValueView, ...]:
         """Every configuration value and where it comes from."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aiohttp_sse import EventSourceResponse
-
 from mtpd.api import handlers, sse
 from mtpd.api.filters import format_position
 from mtpd.api.schema import dump, listed, refused
@@ -62,7 +60,7 @@ async def lines(backend: Backend, request: web.Request, query: LogQuery) -> web.
     )
     if not query.follow:
         return handlers.json_response(asked.kept())
-    return await _stream(asked, request)
+    return await _stream(asked, backend, request)
 
 
 class _Asked:
@@ -93,13 +91,8 @@ class _Asked:
         return LogView(boot=self.boot, seq=self.feed.seq, lost=lost, lines=_views(found))
 
 
-async def _stream(asked: _Asked, request: web.Request) -> web.StreamResponse:
-    timing = sse.settings(request)
-    response = EventSourceResponse(
-        ping_interval=timing.ping_s,
-        send_timeout=timing.send_timeout_s,
-        headers={"X-Accel-Buffering": "no"},
-    )
+async def _stream(asked: _Asked, backend: Backend, request: web.Request) -> web.StreamResponse:
+    response = sse.EventStream(sse.settings(request))
     await response.prepare(request)
 
     async def talk() -> None:
@@ -113,14 +106,14 @@ async def _stream(asked: _Asked, request: web.Request) -> web.StreamResponse:
                         await out.reset(f"{missed} lines came too fast for this reader")
                     await out.send(_views(found))
 
-    await sse.until_left(request, talk)
+    await sse.until_left(backend, request, talk, stalled=lambda: response.stalled)
     return response
 
 
 class _Out:
     """One reader's stream."""
 
-    def __init__(self, response: EventSourceResponse, asked: _Asked) -> None:
+    def __init__(self, response: sse.EventStream, asked: _Asked) -> None:
         self._response, self._asked = response, asked
 
     async def begin(self, kept: LogView) -> None:

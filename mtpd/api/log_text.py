@@ -49,7 +49,7 @@ async def stream(feed: LogFeed, backend: Backend, request: web.Request) -> web.S
                 await _send(request, response, (await reader.next())[1])
 
     await response.prepare(request)
-    await sse.until_left(request, talk)
+    await sse.until_left(backend, request, talk)
     return response
 
 

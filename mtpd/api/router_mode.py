@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import web
-from aiohttp_sse import EventSourceResponse
 
 from mtpd.api import schema, sse
 from mtpd.api.auth import Scope
@@ -44,10 +43,7 @@ async def _unload(backend: Backend, request: web.Request) -> web.Response:
 async def _events(
     config: Configuration, backend: Backend, request: web.Request
 ) -> web.StreamResponse:
-    settings = sse.settings(request)
-    response = EventSourceResponse(
-        ping_interval=settings.ping_s, send_timeout=settings.send_timeout_s
-    )
+    response = sse.EventStream(sse.settings(request))
     await response.prepare(request)
 
     async def talk() -> None:
@@ -69,7 +65,7 @@ async def _events(
                     case _:
                         pass
 
-    await sse.until_left(request, talk)
+    await sse.until_left(backend, request, talk, stalled=lambda: response.stalled)
     return response
 
 

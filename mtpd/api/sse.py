@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RECONNECT_MS",
+    "EventStream",
     "Place",
     "StreamSettings",
     "install",
@@ -43,6 +44,8 @@ __all__ = [
 
 log = structlog.get_logger()
 RECONNECT_MS = 2000
+STALLED = 0.9
+"""Of the patience with a reader: the clocks of those who notice differ a little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,17 +84,75 @@ def settings(request: web.Request) -> StreamSettings:
     return request.app[_SETTINGS]
 
 
-async def until_left(request: web.Request, talk: Callable[[], Awaitable[None]]) -> None:
-    """Run a stream until it ends, its reader leaves or stops reading, or the daemon ends."""
-    scopes = request.app[_OPEN].scopes
+class EventStream(EventSourceResponse):
+    """The stream to one reader; knows whether that has stopped reading.
+
+    Args:
+        settings: Its timing.
+    """
+
+    def __init__(self, settings: StreamSettings) -> None:
+        super().__init__(
+            ping_interval=settings.ping_s,
+            send_timeout=settings.send_timeout_s,
+            headers={"X-Accel-Buffering": "no"},  # nginx would hold events back
+        )
+        self._patience_s = settings.send_timeout_s
+        self._sending_since: float | None = None
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the reader has let what is being sent wait for as long as it may.
+
+        Whoever notices first (this stream, its pings or the kernel) ends the connection, in
+        each case with another error.
+        """
+        since = self._sending_since
+        return since is not None and anyio.current_time() - since >= STALLED * self._patience_s
+
+    async def send(
+        self,
+        data: str,
+        id: str | None = None,  # noqa: A002 - the library's name
+        event: str | None = None,
+        retry: int | None = None,
+    ) -> None:
+        """Send an event; raises ConnectionResetError or TimeoutError."""
+        self._sending_since = anyio.current_time()
+        await super().send(data, id=id, event=event, retry=retry)
+        self._sending_since = None
+
+
+async def until_left(
+    backend: Backend,
+    request: web.Request,
+    talk: Callable[[], Awaitable[None]],
+    *,
+    stalled: Callable[[], bool] = lambda: False,
+) -> None:
+    """Run a stream until it ends, its reader leaves or stops reading, or the daemon ends.
+
+    Args:
+        backend: Counts readers that stop reading.
+        request: The reader's.
+        talk: The stream.
+        stalled: Whether the reader has stopped reading, where no TimeoutError says so.
+    """
+    scopes, timed_out = request.app[_OPEN].scopes, False
     with anyio.CancelScope() as scope:
         scopes.add(scope)
         try:
             await talk()
-        except* (ConnectionResetError, TimeoutError) as lost:
-            log.info("api.stream_reader_lost", reason=str(lost.exceptions[0]) or "it timed out")
+        except* ConnectionResetError as lost:
+            log.info("api.stream_reader_left", reason=str(lost.exceptions[0]))
+        except* TimeoutError:
+            timed_out = True
         finally:
             scopes.discard(scope)
+            if timed_out or stalled():
+                # It cannot be told: what would tell it is what it does not take.
+                log.warning("api.stream_reader_dropped", path=request.path)
+                backend.stalled()
 
 
 async def stream(backend: Backend, request: web.Request, query: EventQuery) -> web.StreamResponse:
@@ -110,8 +171,7 @@ async def stream(backend: Backend, request: web.Request, query: EventQuery) -> w
         )
     boot, head = backend.position()
     begin = place(request, query.after, boot=boot, head=head)
-    timing = settings(request)
-    response = EventSourceResponse(ping_interval=timing.ping_s, send_timeout=timing.send_timeout_s)
+    response = EventStream(settings(request))
     async with backend.subscribe(begin.after) as items:
         await response.prepare(request)
         out = _Stream(response, boot=boot, types=query.types)
@@ -121,7 +181,7 @@ async def stream(backend: Backend, request: web.Request, query: EventQuery) -> w
                 await out.begin(head, begin)
                 await out.relay(items, expected=begin.after[1] + 1 if begin.exact else None)
 
-        await until_left(request, talk)
+        await until_left(backend, request, talk, stalled=lambda: response.stalled)
     return response
 
 
@@ -190,7 +250,7 @@ def _wanted(text: str | None) -> Position | None:
 class _Stream:
     """One reader's stream."""
 
-    def __init__(self, response: EventSourceResponse, *, boot: str, types: str | None) -> None:
+    def __init__(self, response: EventStream, *, boot: str, types: str | None) -> None:
         self._response = response
         self._boot = boot
         self._types = types

@@ -10,7 +10,6 @@ import json
 from typing import TYPE_CHECKING
 
 import anyio
-from aiohttp_sse import EventSourceResponse
 
 from mtpd.api import sse
 from mtpd.events import ConfigReloaded, EngineTransition, Envelope, RequestFinished
@@ -55,12 +54,7 @@ async def events(
     feed: LogFeed, config: Configuration, backend: Backend, request: web.Request
 ) -> web.StreamResponse:
     """Send everything that is, then what changes, until the reader leaves."""
-    settings = sse.settings(request)
-    response = EventSourceResponse(
-        ping_interval=settings.ping_s,
-        send_timeout=settings.send_timeout_s,
-        headers={"X-Accel-Buffering": "no"},
-    )
+    response = sse.EventStream(sse.settings(request))
     await response.prepare(request)
 
     async def send(kind: str, data: Json) -> None:
@@ -74,7 +68,7 @@ async def events(
                 await _present(feed, config, backend, send)
                 await _changes(config, backend, reader, news, send)
 
-    await sse.until_left(request, talk)
+    await sse.until_left(backend, request, talk, stalled=lambda: response.stalled)
     return response
 
 

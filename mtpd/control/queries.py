@@ -271,6 +271,10 @@ class Queries:
         async with self._p.bus.subscribe(seq) as events:
             yield events
 
+    def stalled(self) -> None:
+        """Count a reader of a stream that took nothing and was disconnected."""
+        self._p.bus.stalled()
+
     async def operations(self, limit: int) -> tuple[OperationView, ...]:
         """Newest first."""
         return (await self._p.operations.list(limit=limit))[::-1]

@@ -351,6 +351,9 @@ class ScriptedBackend:
     ) -> AbstractAsyncContextManager[AsyncIterator[Envelope | SubscriberDropped]]:
         return self.bus.subscribe(None if after is None else Seq(after[1]))
 
+    def stalled(self) -> None:
+        self.bus.stalled()
+
     def config(self) -> tuple[ConfigValueView, ...]:
         return views.config_values()
 

@@ -217,6 +217,7 @@ async def test_a_follower_that_leaves_or_takes_nothing_is_let_go(tmp_path: Path)
             await stream.receive()
             backend.lines.add("a", ["x" * 65536] * 400)  # more than the sockets' buffers hold
             await until_nobody_reads(backend)
+    assert backend.bus.dropped == 1
 
 
 async def until_nobody_reads(backend: ScriptedBackend) -> None:

@@ -73,6 +73,30 @@ async def test_a_reader_that_comes_back_misses_nothing(way: str, tmp_path: Path)
     assert got[0].id is None, "an id here would make a reader skip the replay when it reconnects"
 
 
+async def test_however_often_it_comes_back_it_gets_each_event_once(tmp_path: Path) -> None:
+    backend, got, place = ScriptedBackend(), list[str](), OLDEST
+    async with serving(backend, tmp_path / "s") as served:
+        for life in range(20):
+            # Some come while nobody reads, some while it does; it leaves in the middle.
+            started(backend, *(f"{life}.{number}" for number in range(life % 4)))
+            async with listening(served, after=place) as reader:
+                assert (await reader.some()).type == "stream.open"
+                started(backend, f"{life}.late", f"{life}.later")
+                for _ in range(life % 4 + 1):
+                    event = await reader.some()
+                    assert event.id is not None
+                    got, place = [*got, event.data["event"]["version"]], event.id
+        async with listening(served, after=place) as reader:
+            await reader.some()
+            while len(got) < backend.bus.seq:
+                got.append((await reader.some()).data["event"]["version"])
+    assert got == [
+        f"{life}.{what}"
+        for life in range(20)
+        for what in (*map(str, range(life % 4)), "late", "later")
+    ]
+
+
 async def test_zero_means_all_that_are_kept(tmp_path: Path) -> None:
     backend = ScriptedBackend(keep=2)
     started(backend, "1", "2", "3")
@@ -148,6 +172,7 @@ async def test_a_reader_that_leaves_is_let_go(tmp_path: Path) -> None:
             await reader.next()
             assert len(backend.bus._readers) == 1
         await until_nobody_reads(backend)
+    assert backend.bus.dropped == 0, "who leaves was not too slow"
 
 
 async def test_a_reader_that_falls_behind_is_told_and_ended(tmp_path: Path) -> None:
@@ -158,6 +183,7 @@ async def test_a_reader_that_falls_behind_is_told_and_ended(tmp_path: Path) -> N
         got = [await reader.next() for _ in range(4)]
     assert versions(got) == ["a", "b"]
     assert [one.type if one else None for one in got[2:]] == ["stream.dropped", None]
+    assert backend.bus.dropped == 1
 
 
 async def test_a_reader_that_takes_nothing_is_disconnected(tmp_path: Path) -> None:
@@ -170,6 +196,7 @@ async def test_a_reader_that_takes_nothing_is_disconnected(tmp_path: Path) -> No
             await stream.receive()
             started(backend, *(["x" * 65536] * 400))  # more than the sockets' buffers hold
             await until_nobody_reads(backend)
+    assert backend.bus.dropped == 1, "nobody can be told, but somebody can count"
 
 
 async def test_open_streams_end_when_the_daemon_does(tmp_path: Path) -> None:
