@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.documents import command_lists, json_shapes, keys, metric_lists
+from tests.documents import command_lists, json_shapes, keys, metric_lists, studies
 
 __all__ = ["BLOCKS", "blocks_in", "pages", "written"]
 
@@ -19,6 +19,7 @@ BLOCKS = {
     **command_lists.BLOCKS,
     **metric_lists.BLOCKS,
     **json_shapes.BLOCKS,
+    **studies.BLOCKS,
 }
 """Every part by its name."""
 _PART = re.compile(r"<!-- begin ([\w ]+) -->\n(.*?)<!-- end \1 -->", re.DOTALL)
