@@ -182,6 +182,9 @@ class RequestFinished:
         reasoning: Whether a reasoning trace was written.
         truncated: Whether the engine dropped a part of the context.
         alone: Whether the engine worked on no other request meanwhile.
+        pool: The pool by whose name it was asked for, or "auto" where no pool is meant by that;
+            "" for the model's own name.
+        tags: What it required of the pool's members.
         refused: Why it was rejected: full, deadline, engine, closed, removed, caller, model
             or poison; None where it was not.
         waited_s: Seconds in the queue, of all its attempts; None where no engine took it.
@@ -209,6 +212,8 @@ class RequestFinished:
     reasoning: bool = False
     truncated: bool = False
     alone: bool = True
+    pool: str = ""
+    tags: tuple[str, ...] = ()
     refused: str | None = None
     waited_s: float | None = None
 

@@ -146,6 +146,8 @@ class ModelView:
         perplexity: The newest that was measured of the file as it lies there now, or None.
         baseline: The newest speed of the model body alone, likewise.
         need: What the arm that is served takes beside other engines.
+        variants: Where a model with several drafters was asked for: all of these; this is the
+            one that is served.
     """
 
     id: str
@@ -169,6 +171,7 @@ class ModelView:
     perplexity: PerplexityView | None = None
     baseline: BaselineView | None = None
     need: NeedView | None = None
+    variants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

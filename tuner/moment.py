@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tuner.outlook import Prospect  # noqa: TC001 - a stored moment resolves its hints
+from tuner.rivals import Rival  # noqa: TC001 - a stored moment resolves its hints
 from tuner.types import Act, Arm, Decision  # noqa: TC001 - a stored moment resolves its hints
 
 __all__ = [
@@ -124,8 +125,9 @@ class Moment:
         idle_s: Seconds since the last one ended.
         other_restarts: Engine starts of the last 24 h that the policy did not ask for.
         pinned: Whether neither profile nor depth may change.
-        exact: Whether clients asked for this profile by its name: it is then never changed.
-        pool: Profiles among which the configuration permits to switch.
+        rivals: Models that the rules of a pool name in place of the one that runs.
+        unmeasured: Members of its pools that nothing is stored of, by the arm that would be
+            started first.
     """
 
     at_s: float
@@ -145,16 +147,12 @@ class Moment:
     idle_s: float = 0.0
     other_restarts: int = 0
     pinned: bool = False
-    exact: bool = False
-    pool: tuple[str, ...] = ()
+    rivals: tuple[Rival, ...] = ()
+    unmeasured: tuple[Arm, ...] = ()
 
     def permits(self, arm: Arm) -> bool:
-        """Whether the policy may switch to an arm at all."""
-        if self.pinned or arm == self.running:
-            return False
-        if arm.profile == self.running.profile:
-            return True
-        return not self.exact and {arm.profile, self.running.profile} <= set(self.pool)
+        """Whether the policy may switch to an arm of the running profile at all."""
+        return not self.pinned and arm != self.running and arm.profile == self.running.profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,11 +196,15 @@ class Wish:
         act: Switch (to the running arm itself: restart) or measure.
         arm: The arm to switch to, or the one in doubt.
         reason: Why; one clause.
+        rival: What is known of it where it is another model.
+        held: What stands in its way whatever the time is, or None.
     """
 
     act: Act
     arm: Arm
     reason: str
+    rival: Rival | None = None
+    held: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,9 +243,10 @@ class Restart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchModel:
-    """Start another profile of the pool."""
+    """Start another profile of the pool, and answer for the pool with it."""
 
     arm: Arm
+    pool: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

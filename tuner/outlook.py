@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tuner.live import ClassLive, Live
 
-__all__ = ["Prospect", "StepCost", "outlook", "stored_prospect"]
+__all__ = ["Prospect", "StepCost", "outlook"]
 
 LIVE_RATIO_SD: Final = 0.02
 """Standard deviation of the log ratio of two arms' live step times: an engine start has an
@@ -117,28 +117,6 @@ def outlook(live: Live, costs: Sequence[StepCost], running: Arm) -> tuple[Prospe
     times = {c.arm: _log_step(live, c, now) for c in costs}
     base = _pace(mix, running.depth, times[running][0])
     return tuple(_prospect(live, mix, cost, base, times[cost.arm]) for cost in costs)
-
-
-def stored_prospect(arm: Arm, tps: Interval, running: Prospect) -> Prospect:
-    """What an arm of another profile promises: only its calibration is known, not this traffic.
-
-    Args:
-        arm: The arm.
-        tps: Its calibrated decode tokens per second; its level must be 0.95.
-        running: The prospect of the arm that runs. Nothing is shared by the two, so that
-            their errors add up.
-    """
-    return Prospect(
-        arm=arm,
-        gain=math.log(tps.mid / running.tps.mid),
-        sd=math.hypot(_spread(tps), _spread(running.tps)),
-        tps=tps,
-    )
-
-
-def _spread(tps: Interval) -> float:
-    """Standard deviation of the logarithm behind a 95 % interval."""
-    return math.log(tps.high / tps.low) / (2 * _Z95)
 
 
 def _prospect(

@@ -33,78 +33,22 @@ from tuner.moment import (
     SwitchModel,
     Wish,
 )
+from tuner.rivals import weigh
 from tuner.special import normal_cdf
 from tuner.types import Act, Arm, Decision
+from tuner.worth import switch_decision, told
 
 if TYPE_CHECKING:
     from tuner.moment import Growth
     from tuner.outlook import Prospect
+    from tuner.worth import SwitchVerdict
 
 __all__ = [
-    "LEAST_GAIN",
-    "SURE",
-    "SwitchVerdict",
     "decide",
     "effect",
     "horizon_s",
     "intend",
-    "switch_decision",
 ]
-
-LEAST_GAIN = 0.05
-"""Relative gain below which a switch is never worth it."""
-
-SURE = 0.95
-"""Posterior probability that the gain exceeds what is required."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwitchVerdict:
-    """What a switch would bring.
-
-    Attributes:
-        gain_s: Seconds saved over the horizon, the cost not deducted.
-        p: Probability that the gain exceeds ``x_req``.
-        x_req: Gain in log tokens per second that is required; None if even an infinite
-            speed could not earn the cost back within the horizon.
-        switch: Whether to switch.
-    """
-
-    gain_s: float
-    p: float
-    x_req: float | None
-    switch: bool
-
-
-def switch_decision(
-    *,
-    tps_now: float,
-    tps_new: float,
-    sd_log: float,
-    horizon_tokens: float,
-    cost_s: float,
-    min_gain: float = LEAST_GAIN,
-    p_req: float = SURE,
-) -> SwitchVerdict:
-    """Weigh a predicted gain against a measured switch cost.
-
-    Args:
-        tps_now: Tokens per second of the running arm on the current traffic.
-        tps_new: Predicted tokens per second of the other arm.
-        sd_log: Standard deviation of log(tps_new / tps_now).
-        horizon_tokens: Tokens expected before the next chance to decide; 0 if none are.
-        cost_s: Seconds that the switch costs, lost prompt caches included.
-        min_gain: Least relative gain.
-        p_req: Required probability.
-    """
-    gain_s = horizon_tokens * (1 / tps_now - 1 / tps_new)
-    if cost_s * tps_now >= horizon_tokens:
-        return SwitchVerdict(gain_s=gain_s, p=0.0, x_req=None, switch=False)
-    share = cost_s * tps_now / horizon_tokens
-    required = max(-math.log1p(-share), math.log1p(min_gain))
-    margin = math.log(tps_new / tps_now) - required
-    p = normal_cdf(margin / sd_log) if sd_log > 0 else float(margin > 0)
-    return SwitchVerdict(gain_s=gain_s, p=p, x_req=required, switch=p >= p_req)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +114,7 @@ def effect(decision: Decision) -> Effect:
         return Restart(arm=arm)
     if before is not None and before.profile == arm.profile:
         return SetDepth(arm=arm)
-    return SwitchModel(arm=arm)
+    return SwitchModel(arm=arm, pool=decision.subject)
 
 
 def horizon_s(rules: Rules, state: PolicyState) -> float:
@@ -183,25 +127,60 @@ def horizon_s(rules: Rules, state: PolicyState) -> float:
 
 
 def _weighed(rules: Rules, state: PolicyState, moment: Moment) -> tuple[PolicyState, Intent]:
+    wishes, said = _rivals(rules, state, moment)
+    free = next((wish for wish in wishes if wish.held is None), None)
+    if free is not None:
+        return _act(rules, state, moment, free)
     choices = [
         _Choice(p, _verdict(rules, state, moment, p))
         for p in moment.prospects
         if moment.permits(p.arm)
     ]
     if not choices:
-        return state, _keep(moment, "no other arm is permitted and known to fit")
+        why = said or "no other arm is permitted and known to fit"
+        return _otherwise(rules, state, moment, wishes, why)
     worth = [c for c in choices if c.verdict.switch]
     best = max(worth or choices, key=lambda c: (c.prospect.gain, -c.prospect.arm.depth))
-    told = _told(best)
+    gain = told(best.verdict, best.prospect.gain)
     if worth:
-        reason = f"{best.prospect.arm} pays: {told}"
+        reason = f"{best.prospect.arm} pays: {gain}"
         wish = Wish(act=Act.SWITCH, arm=best.prospect.arm, reason=reason)
         return _act(rules, state, moment, wish)
     if _worth_knowing(rules, state, moment, best):
-        reason = f"too close to call and worth a measurement: {best.prospect.arm} {told}"
+        reason = f"too close to call and worth a measurement: {best.prospect.arm} {gain}"
         wish = Wish(act=Act.MEASURE, arm=best.prospect.arm, reason=reason)
         return _act(rules, state, moment, wish)
-    return state, _keep(moment, f"{best.prospect.arm} does not pay enough: {told}")
+    why = f"{best.prospect.arm} does not pay enough: {gain}" + (f"; {said}" if said else "")
+    return _otherwise(rules, state, moment, wishes, why)
+
+
+def _rivals(rules: Rules, state: PolicyState, moment: Moment) -> tuple[list[Wish], str]:
+    """The other models that are worth a switch, and what is said of those that are not."""
+    wishes, said = list[Wish](), list[str]()
+    for rival in moment.rivals:
+        length_s = horizon_s(rules, state)
+        pays, clause = weigh(rules, rival, horizon_s=length_s, cost_s=moment.switch_cost_s)
+        if pays:
+            reason = f"{rival.arm} is better for {rival.pool}: {clause}; {rival.reason}"
+            wishes.append(
+                Wish(act=Act.SWITCH, arm=rival.arm, reason=reason, rival=rival, held=rival.held)
+            )
+        else:
+            said.append(f"{rival.arm} would be better for {rival.pool}, but not enough: {clause}")
+    return wishes, "; ".join(said)
+
+
+def _otherwise(
+    rules: Rules, state: PolicyState, moment: Moment, wishes: list[Wish], why: str
+) -> tuple[PolicyState, Intent]:
+    """What is left to wish for where no depth pays."""
+    if wishes:
+        return _act(rules, state, moment, wishes[0])
+    if moment.unmeasured:
+        arm = moment.unmeasured[0]
+        reason = f"{arm.profile} was never measured, so nothing says if it would be better"
+        return _act(rules, state, moment, Wish(act=Act.MEASURE, arm=arm, reason=reason))
+    return state, _keep(moment, why)
 
 
 def _verdict(rules: Rules, state: PolicyState, moment: Moment, prospect: Prospect) -> SwitchVerdict:
@@ -245,30 +224,47 @@ def _act(
         says = f"would {_verb(moment, wish)} but {held}: {wish.reason}"
         return state, replace(_keep(moment, says), wish=wish, waits_for=held)
     if wish.act is Act.MEASURE:
-        after = replace(state, measured_s=state.clock_s)
+        own = wish.arm.profile == moment.running.profile
+        after = replace(state, measured_s=state.clock_s) if own else state
     elif wish.arm == moment.running:
         after = state
     else:
-        returns = _returns(rules, state) + 1 if wish.arm == state.previous else 0
+        returns = _returns(rules, state) + 1 if _goes_back(state, moment, wish) else 0
         after = replace(state, previous=moment.running, returns=returns)
     after = replace(after, restarts=(*after.restarts, state.clock_s))
-    return after, Intent(decision=_decision(wish.act, moment, wish.arm, wish.reason), wish=wish)
+    decision = _decision(wish.act, moment, wish.arm, wish.reason)
+    if wish.rival is not None:
+        rival = wish.rival
+        decision = replace(
+            decision, subject=rival.pool, predicted=rival.tps, evidence=rival.evidence
+        )
+    return after, Intent(decision=decision, wish=wish)
+
+
+def _goes_back(state: PolicyState, moment: Moment, wish: Wish) -> bool:
+    """Whether a switch leads to what served before; of another model any depth is that."""
+    before = state.previous
+    if before is None or wish.arm.profile == moment.running.profile:
+        return wish.arm == before
+    return wish.arm.profile == before.profile
 
 
 def _verb(moment: Moment, wish: Wish) -> str:
     if wish.act is Act.MEASURE:
-        return "measure"
+        own = wish.arm.profile == moment.running.profile
+        return "measure" if own else f"measure {wish.arm.profile}"
     return "restart" if wish.arm == moment.running else f"switch to {wish.arm}"
 
 
 def _held(rules: Rules, state: PolicyState, moment: Moment, wish: Wish) -> str | None:
     """What forbids acting now, or None."""
-    if rules.mode is Mode.OBSERVE:
-        return "the mode is observe"
+    observes = "the mode is observe" if rules.mode is Mode.OBSERVE else None
+    if (always := observes or wish.held) is not None:
+        return always
     if moment.growth is not None and wish.arm == moment.running and wish.act is Act.SWITCH:
         return _spent(rules, state, moment) or _in_use(moment, _patience_s(rules, moment.growth))
     wait = rules.dwell_s
-    if wish.act is Act.SWITCH and wish.arm == state.previous:
+    if wish.act is Act.SWITCH and _goes_back(state, moment, wish):
         longer = wait * rules.back_off ** (_returns(rules, state) + 1)
         wait = max(wait, min(longer, rules.longest_horizon_s))
     waited = state.clock_s - max(state.restarts, default=-math.inf)
@@ -335,15 +331,6 @@ def _advanced(rules: Rules, state: PolicyState, moment: Moment) -> PolicyState:
     )
 
 
-def _told(choice: _Choice) -> str:
-    """Gain, probability and what was required, as every decision must say."""
-    verdict, gain = choice.verdict, math.expm1(choice.prospect.gain)
-    if verdict.x_req is None:
-        return f"gain {gain:+.1%}, but no gain earns the switch back in time (p 0.00, no x_req)"
-    required = math.expm1(verdict.x_req)
-    return f"gain {gain:+.1%}, above the required {required:.1%} with p {verdict.p:.2f}"
-
-
 def _keep(moment: Moment, reason: str) -> Intent:
     reason = f"keep {moment.running}: {reason}"
     return Intent(decision=_decision(Act.KEEP, moment, moment.running, reason))
@@ -357,7 +344,7 @@ def _decision(act: Act, moment: Moment, arm: Arm, reason: str) -> Decision:
     ]
     return Decision(
         act=act,
-        subject=moment.running.profile,
+        subject=arm.profile if act is Act.MEASURE else moment.running.profile,
         arm=arm,
         previous=moment.running,
         predicted=predicted,

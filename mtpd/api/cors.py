@@ -18,7 +18,7 @@ __all__ = ["admit", "asks_first", "give", "granted"]
 
 _ORIGIN = web.RequestKey("mtpd.cors_origin", str)
 _METHODS = "GET, POST, OPTIONS"
-_EXPOSED = "Retry-After, X-Mtpd-Instance, X-Mtpd-Profile"
+_EXPOSED = "Retry-After, X-Mtpd-Attempt, X-Mtpd-Depth, X-Mtpd-Instance, X-Mtpd-Profile, X-Mtpd-Why"
 _HELD_S = 600
 _NAMES = re.compile(r"[A-Za-z0-9_-]+(?:[ \t]*,[ \t]*[A-Za-z0-9_-]+)*")
 

@@ -23,7 +23,7 @@ from mtpd.cli.cells import (
     table,
 )
 from mtpd.cli.memory import memory_cells
-from mtpd.cli.render import decision_sentence, progress_text
+from mtpd.cli.render import decision_sentence, headed, progress_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -228,7 +228,7 @@ def event_line(kind: str, data: Json) -> str:
 def _summary(event: dict[str, Json]) -> str:
     match event:
         case {"decision": {"id": number, "act": act, "subject": subject, "reason": reason}}:
-            return f"{number}: {act} {subject}: {reason}"
+            return f"{number}: {headed(str(act), str(subject), str(reason))}"
         case {"operation": {"id": name, "kind": kind, "state": now, "progress": {"note": note}}}:
             return f"{name}: {kind} {now} {note}".rstrip()
         case {"measurement": dict() as taken}:

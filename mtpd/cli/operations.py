@@ -210,7 +210,11 @@ def sweep(
 @DETACH
 @connected
 def probe(session: Session, model: str, *, depth: int, detach: bool) -> None:
-    """Measure how often MODEL's drafts are accepted, position by position.
+    """Say in minutes, from one prompt, whether MODEL's --depth pays.
+
+    Measures how often drafts are accepted, position by position; what a verification row costs,
+    where the engine lets single steps be timed, else by a second start at depth 0; and says from
+    both what the depth earns over depth 0: yes, no or too close to call. Nothing is chosen.
 
     Requests wait until it ends, one or two engine starts, each at most [server]
     queue_timeout_s, then they get 503.
@@ -304,6 +308,9 @@ def model_report(model: ModelView) -> RenderableType:
 
 def _file(model: ModelView) -> RenderableType:
     made = grid()
+    if model.variants:
+        others = ", ".join(name for name in model.variants if name != model.id)
+        line(made, "drafters", f"{model.id} is served; mtpctl models NAME shows {others}")
     line(made, "file", f"{model.model} ({size(model.size_bytes)})")
     line(made, "sha256", model.sha256 or "not known yet")
     if model.need is not None:

@@ -51,6 +51,7 @@ __all__ = [
     "choice_origin",
     "decision_sentence",
     "depth_table",
+    "headed",
     "progress_text",
     "status_panel",
 ]
@@ -217,7 +218,8 @@ def _daemon(view: StatusView) -> Table:
             line(made, "config", one)
     last = view.last_decision
     if last is not None and last.id not in {choice.decision_id for choice in view.choices}:
-        line(made, "decision", f"{last.id}: {last.act} {last.subject}: {decision_sentence(last)}")
+        said = headed(last.act, last.subject, decision_sentence(last))
+        line(made, "decision", f"{last.id}: {said}")
     if view.operation is not None:
         now = view.operation
         line(made, "operation", f"{now.id}: {now.kind} {now.state}, {progress_text(now)}")
@@ -252,6 +254,12 @@ def _refused(made: Table, view: StatusView) -> None:
         line(made, "unusable", one)
     for request in view.quarantine:
         line(made, "quarantine", f"{request.id}: {request.reason}")
+
+
+def headed(act: str, subject: str, sentence: str) -> str:
+    """A decision's sentence with what it does to whom before it, unless it begins so itself."""
+    head = f"{act} {subject}"
+    return sentence if sentence.startswith(head) else f"{head}: {sentence}"
 
 
 def decision_sentence(decision: DecisionView) -> str:

@@ -6,8 +6,9 @@ nothing was measured. It takes no decision itself.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -17,7 +18,7 @@ from mtpd.errors import NotFoundError
 from mtpd.views import ArmView, ChoiceView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from mtpd.config.live import Configuration
     from mtpd.config.model import Pool, Profile
@@ -104,6 +105,25 @@ class Choices:
             self._compared[decision.subject] = Comparison.of(
                 replace(compared, members=known), lambda name: self._files(profiles[name])
             )
+
+    @contextmanager
+    def proposed(self, decision: DecisionView, compared: PoolInputs) -> Iterator[None]:
+        """Serve a pool's decision while the block brings it up; as before where that fails.
+
+        Requests by the pool's name that come meanwhile wait for the new model, and do not
+        bring the old one back.
+        """
+        held: tuple[dict[str, Any], ...] = (self._chosen, self._chosen_for, self._compared)
+        before = [table.get(decision.subject) for table in held]
+        self.adopt(decision, compared)
+        try:
+            yield
+        except BaseException:
+            for table, value in zip(held, before, strict=True):
+                table.pop(decision.subject, None)
+                if value is not None:
+                    table[decision.subject] = value
+            raise
 
     def forget(self, subjects: Iterable[str]) -> None:
         """Drop what was chosen for models and pools, and pins that are not allowed any more."""

@@ -8,29 +8,35 @@ something is measured, the measurement ends. It takes no decision.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import structlog
 
+from mtpd.control.calibration import Calibration
 from mtpd.control.plans import TuneRequest, plan_params, tune_plan
+from mtpd.control.recorded import encode_inputs
+from mtpd.control.recorder import COMPARED
 from mtpd.errors import MtpdError
 from mtpd.proxy.outcomes import DrainTimeoutError
 from mtpd.store.samples import MeasurementFilter
+from tuner.types import Act
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from mtpd.clock import Clock
     from mtpd.config.live import Configuration
-    from mtpd.control.calibration import Calibration
+    from mtpd.config.model import Profile
     from mtpd.control.choices import Choices
+    from mtpd.control.contests import Contest
     from mtpd.control.recorder import StoreRecorder
     from mtpd.control.tuning import TuningPlan
     from mtpd.operations import Operations, Progress
     from mtpd.store.journal import Journal
     from mtpd.store.samples import Measurements
-    from mtpd.views import EngineView, Json, OperationView, QueueView
+    from mtpd.views import DecisionView, EngineView, Json, OperationView, QueueView
     from tuner.types import Arm, Decision
 
 __all__ = ["Board", "Effects"]
@@ -103,6 +109,7 @@ class Effects:
         self._recorder, self._journal, self._measurements = recorder, journal, measurements
         self._choices, self._tuning = choices, tuning
         self._clock, self._on_switched = clock, on_switched
+        self._failed: dict[str, Profile] = {}
 
     async def switch(self, decision: Decision, arm: Arm, calibration: Calibration | None) -> bool:
         """Serve another depth of the running profile from now on.
@@ -114,13 +121,46 @@ class Effects:
         async def run(progress: Progress) -> dict[str, Json]:
             async with self._decided(decision, progress, calibration) as number:
                 await self._brought_up(arm, decision.reason)
-                view = await self._journal.get(number)
-                assert view is not None  # noqa: S101 - it was just written
-                self._choices.adopt(view)
+                self._choices.adopt(await self._written(number))
             return {"decision": number, "done": True}
 
         params: dict[str, Json] = {"model": arm.profile, "depth": arm.depth}
         return await self._done("switch", params, run)
+
+    async def switch_model(self, decision: Decision, arm: Arm, contest: Contest) -> bool:
+        """Answer for a pool with another of its models from now on; see ``switch``."""
+        inputs: dict[str, Json] = {COMPARED: encode_inputs(contest.inputs)}
+
+        async def run(progress: Progress) -> dict[str, Json]:
+            async with self._decided(decision, progress, contest, inputs) as number:
+                with self._choices.proposed(await self._written(number), contest.inputs):
+                    await self._brought_up(arm, decision.reason)
+                await self._at_its_depth(decision, arm, contest, progress)
+            return {"decision": number, "done": True}
+
+        params: dict[str, Json] = {
+            "model": arm.profile,
+            "depth": arm.depth,
+            "pool": contest.pool.name,
+        }
+        return await self._done("switch", params, run, about=self._config.profiles[arm.profile])
+
+    async def _at_its_depth(
+        self, decision: Decision, arm: Arm, contest: Contest, progress: Progress
+    ) -> None:
+        """Serve the model at the depth that was measured, if nothing had chosen that yet."""
+        profile = self._config.profiles[arm.profile]
+        held = self._choices.of_profile(profile).arm
+        if held == arm:
+            return
+        reason = f"{arm} is what the stored measurements of {arm.profile} name"
+        view = await self._recorder.decide(
+            replace(decision, act=Act.CHOOSE, subject=arm.profile, previous=held, reason=reason),
+            measurements=[one for one in contest.measurements if one.arm.profile == arm.profile],
+            operation_id=progress.operation_id,
+            inputs={"automatic": True},
+        )
+        self._choices.adopt(view)
 
     async def restart(self, decision: Decision, arm: Arm) -> bool:
         """Start the running arm anew; see ``switch``."""
@@ -135,7 +175,11 @@ class Effects:
         return await self._done("switch", params, run)
 
     async def measure(self, decision: Decision, profile: str) -> bool:
-        """Measure a profile again and serve what is chosen; a request that comes ends it."""
+        """Measure a profile, and serve what is chosen if it is the one that runs.
+
+        A request that comes ends it; what served before comes back.
+        """
+        before = decision.previous
         try:
             plan = tune_plan(
                 self._config.now,
@@ -150,6 +194,7 @@ class Effects:
                     apply=True,
                 ),
             )
+            plan = replace(plan, serve=before is None or before.profile == profile)
         except MtpdError as error:
             log.warning("live.not_measurable", model=profile, reason=str(error))
             return False
@@ -159,7 +204,17 @@ class Effects:
                 result = await self._tuning.run(plan, progress.operation_id, progress)
             return result | {"decision": number, "done": True}
 
-        return await self._done("tune", plan_params(plan), run, gives_way=True)
+        (about,) = plan.profiles
+        return await self._done("tune", plan_params(plan), run, gives_way=True, about=about)
+
+    @property
+    def hopeless(self) -> frozenset[str]:
+        """Models that failed when they were to be measured or switched to.
+
+        Until their profile changes, or the daemon starts anew: nothing else has changed.
+        """
+        profiles = self._config.profiles
+        return frozenset(n for n, one in self._failed.items() if profiles.get(n) == one)
 
     # Inside -------------------------------------------------------------------------
 
@@ -170,6 +225,7 @@ class Effects:
         run: Callable[[Progress], Awaitable[dict[str, Json]]],
         *,
         gives_way: bool = False,
+        about: Profile | None = None,
     ) -> bool:
         """Run an operation to its end; False where nothing came of it because of a request."""
 
@@ -192,6 +248,8 @@ class Effects:
                 tasks.start_soon(self._give_way, operation.id)
             ended = await self._ended(operation.id)
             tasks.cancel_scope.cancel()
+        if about is not None and ended is not None and ended.state == "failed":
+            self._failed[about.name] = about
         result = None if ended is None else ended.result
         return ended is None or ended.state != "done" or bool(result and result.get("done"))
 
@@ -213,15 +271,19 @@ class Effects:
 
     @asynccontextmanager
     async def _decided(
-        self, decision: Decision, progress: Progress, calibration: Calibration | None
+        self,
+        decision: Decision,
+        progress: Progress,
+        rests_on: Calibration | Contest | None,
+        more: dict[str, Json] | None = None,
     ) -> AsyncIterator[int]:
         """Journal the decision before its effect, and what came of it after."""
-        inputs: dict[str, Json] = {"automatic": True}
-        if calibration is not None:
-            inputs["rests_on"] = calibration.decision_id
+        inputs: dict[str, Json] = {"automatic": True} | (more or {})
+        if isinstance(rests_on, Calibration):
+            inputs["rests_on"] = rests_on.decision_id
         view = await self._recorder.decide(
             decision,
-            measurements=() if calibration is None else calibration.measurements,
+            measurements=() if rests_on is None else rests_on.measurements,
             operation_id=progress.operation_id,
             inputs=inputs,
         )
@@ -237,7 +299,12 @@ class Effects:
             with anyio.move_on_after(OUTCOME_S, shield=True):
                 await self._journal.outcome(view.id, await self._aborted(progress.operation_id))
             raise
-        await self._journal.outcome(view.id, self._serves(decision.subject))
+        await self._journal.outcome(view.id, self._serves(decision))
+
+    async def _written(self, number: int) -> DecisionView:
+        view = await self._journal.get(number)
+        assert view is not None  # noqa: S101 - it was just written
+        return view
 
     async def _brought_up(self, arm: Arm, reason: str) -> None:
         began_s = self._clock.now()
@@ -252,9 +319,11 @@ class Effects:
         kept = await self._measurements.list(MeasurementFilter(operation_id=operation_id))
         return f"aborted, because a request came or the daemon ends; {len(kept)} repetitions kept"
 
-    def _serves(self, profile: str) -> str:
+    def _serves(self, decision: Decision) -> str:
+        """What serves after it: what was switched to, or what was measured beside."""
+        arm = decision.previous if decision.act is Act.MEASURE else decision.arm
         for engine in self._board.engines():
-            if engine.profile == profile and engine.arm is not None:
+            if arm is not None and engine.profile == arm.profile and engine.arm is not None:
                 where = engine.residency.state
                 return f"{engine.arm.arm()} is {engine.state}, {where}"
         return "nothing serves"

@@ -16,9 +16,12 @@ from mtpd.control.calibration import UNCALIBRATED
 from mtpd.control.observed import to_request, with_counters
 from mtpd.control.remembered import STATE_SCHEMA, Remembered, dump, load
 from mtpd.errors import StoreError
+from mtpd.proxy.route import EXACTLY, Asked
 from mtpd.types import Absent
 from tuner.carry import recalibrated, restarted
+from tuner.demand import Demand
 from tuner.drift import Direction
+from tuner.handover import handed_over, left_behind
 from tuner.live import KEPT, Live, push
 from tuner.moment import DOUBTS
 
@@ -65,6 +68,7 @@ class Watched:
         moved: The latest drifts, each one clause.
         growth: Device memory that its engine gains, or None.
         began_s: When its engine was last spawned.
+        asked: When it was last asked for, by the name and tags that were used.
     """
 
     state: Remembered
@@ -73,6 +77,7 @@ class Watched:
     moved: deque[str] = field(default_factory=lambda: deque(maxlen=MOVED))
     growth: Growth | None = None
     began_s: float | None = None
+    asked: dict[Asked, float] = field(default_factory=dict)
 
 
 class LiveTraffic:
@@ -136,6 +141,48 @@ class LiveTraffic:
             if name in self._watched and _is_of(self._watched[name].state, profile)
         )
 
+    def asked_by(self, profile: Profile, pool: str) -> float:
+        """Tokens per second that a model is expected to be asked for by a pool's name."""
+        demand = self.of(profile).state.by_pool.get(pool, Demand())
+        return demand.look(self._clock.now()).tokens_per_s
+
+    def needs(self, profile: Profile, other: str, *, within_s: float) -> str | None:
+        """Which request of the last seconds another model could not have answered, or None."""
+        for asked, at_s in self.of(profile).asked.items():
+            ago_s = self._clock.now() - at_s
+            if ago_s < within_s and not self._answers(other, asked):
+                tags = ":" + ",".join(asked.tags) if asked.tags else ""
+                name = "its own name" if asked == EXACTLY else f"{asked.pool}{tags}"
+                return f"{profile.name} was asked for by {name} {ago_s:.0f} s ago"
+        return None
+
+    def _answers(self, other: str, asked: Asked) -> bool:
+        """Whether a request by this name may be answered by a model."""
+        profile = self._config.profiles.get(other)
+        if asked == EXACTLY or profile is None or not set(asked.tags) <= set(profile.tags):
+            return False
+        pool = self._config.pools.get(asked.pool)
+        return pool is None or other in pool.members
+
+    def handed_over(self, left: Profile, to: str, pool: str) -> None:
+        """Another model of a pool answers for it now: what binds the policy goes with that."""
+        target = self._config.profiles.get(to)
+        if target is None:
+            return  # a reload has taken it away meanwhile
+        before, own, now_s = self.of(left).state, self.of(target).state, self._clock.now()
+        demand = before.by_pool.get(pool, Demand())
+        self.remember(
+            target,
+            replace(
+                own,
+                policy=handed_over(before.policy, own.policy, now_s),
+                by_pool=own.by_pool | {pool: demand},
+                said=None,
+            ),
+        )
+        rest = {name: one for name, one in before.by_pool.items() if name != pool}
+        self.remember(left, replace(before, policy=left_behind(before.policy), by_pool=rest))
+
     def remember(self, profile: Profile, state: Remembered, *, worth: bool = True) -> None:
         """Put another state in the place of a model's; one not worth a write waits for the end."""
         self.of(profile).state = state
@@ -150,6 +197,8 @@ class LiveTraffic:
             return  # the configuration has changed meanwhile
         slowed = self._around(at_s - event.duration_s, at_s).slowed is not None
         one = to_request(event, profile.arm(event.depth), throttled=slowed)
+        if event.outcome != "rejected":
+            self.of(profile).asked[Asked(event.pool, event.tags)] = at_s
         if one is None:
             return
         if one.arm.depth:
@@ -157,7 +206,12 @@ class LiveTraffic:
             one = one if isinstance(moved, Absent) else with_counters(one, moved)
         known = self.of(profile)
         live, alarms = push(known.state.live, one)
-        demand = known.state.demand.look(at_s, event.generated or event.completion_tokens or 0)
+        tokens = event.generated or event.completion_tokens or 0
+        demand = known.state.demand.look(at_s, tokens)
+        by_pool = known.state.by_pool
+        if event.pool:
+            own = by_pool.get(event.pool, Demand())
+            by_pool = by_pool | {event.pool: own.look(at_s, tokens)}
         cache_s = _cache_s(event)
         self.remember(
             profile,
@@ -165,6 +219,7 @@ class LiveTraffic:
                 known.state,
                 live=live,
                 demand=demand,
+                by_pool=by_pool,
                 cache_s=known.state.cache_s if cache_s is None else cache_s,
             ),
         )

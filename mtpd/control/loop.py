@@ -28,6 +28,7 @@ from mtpd.events import (
 )
 from mtpd.live_views import LiveView
 from mtpd.units import MIB
+from tuner.handover import recent_restarts
 from tuner.moment import (
     DAY_S,
     Alert,
@@ -214,8 +215,9 @@ class ControlLoop:
 
     async def _look(self, profile: Profile, running: Arm) -> bool:
         watched, rules = self._traffic.of(profile), rules_of(self._config)
-        found = await self._sensing.look(profile)
-        moment = await self._sensing.moment(profile, running, found, self._use(profile))
+        contests = await self._sensing.contests(profile, running)
+        found = replace(await self._sensing.look(profile), contests=contests)
+        moment = await self._sensing.moment(profile, running, found, self._use(profile, rules))
         before = watched.state.policy
         after, intent = intend(rules, before, moment)
         watched.drifted = False
@@ -241,12 +243,18 @@ class ControlLoop:
             case Alert():
                 await self._recorder.decide(decision, inputs={"automatic": True})
                 return True
-            case SetDepth(arm=arm) | SwitchModel(arm=arm):
+            case SetDepth(arm=arm):
                 return await self._effects.switch(decision, arm, found.calibration)
+            case SwitchModel(arm=arm, pool=pool):
+                (contest,) = (one for one in found.contests if one.pool.name == pool)
+                done = await self._effects.switch_model(decision, arm, contest)
+                if done and arm.profile in self._serving():
+                    self._traffic.handed_over(profile, arm.profile, pool)
+                return done
             case Restart(arm=arm):
                 return await self._effects.restart(decision, arm)
-            case Remeasure():
-                return await self._effects.measure(decision, profile.name)
+            case Remeasure(arm=arm):
+                return await self._effects.measure(decision, arm.profile)
 
     async def _say(self, profile: Profile, rules: Rules, intent: Intent) -> None:
         """Journal what would be done, once per change of mind and dwell time."""
@@ -268,12 +276,12 @@ class ControlLoop:
             if engine.state == "ready" and engine.arm and engine.profile in self._config.profiles
         }
 
-    def _use(self, profile: Profile) -> Use:
+    def _use(self, profile: Profile, rules: Rules) -> Use:
         queue, now_s = self._board.queue(), self._clock.now()
         while self._crashes and now_s - self._crashes[0] > DAY_S:
             self._crashes.popleft()
         others = sum(
-            len(watched.state.policy.restarts)
+            recent_restarts(watched.state.policy, now_s)
             for other, watched in self._traffic.seen()
             if other.name != profile.name
         )
@@ -281,6 +289,9 @@ class ControlLoop:
             requests=queue.in_flight + queue.waiting,
             idle_s=now_s - self._ended_s,
             other_restarts=others + len(self._crashes),
+            serving=frozenset(self._serving()),
+            hopeless=self._effects.hopeless,
+            dwell_s=rules.dwell_s,
         )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mtpd.config.model import Offload
 from mtpd.control.deciding import choose_member
-from mtpd.proxy.route import Meaning, PoolMeaning
+from mtpd.proxy.route import Asked, Meaning, PoolMeaning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -134,18 +134,19 @@ def _now(
     one: Field, tags: frozenset[str], choice: Choice, engines: Sequence[EngineView]
 ) -> Meaning:
     """The chosen member, unless it does not serve and another one does that meets the request."""
-    chosen = choice.arm.profile
+    chosen, asked = choice.arm.profile, Asked(one.name, tuple(sorted(tags)))
     able = {member.name for member in one.with_tags(tags)} - {chosen}
     serving = {engine.profile: engine for engine in engines if engine.state in SERVING}
     held = [serving[name] for name in sorted(able & serving.keys())]
     if not one.accept_offload:
         held = [engine for engine in held if engine.residency.state not in OUTSIDE]
     if chosen in serving or one.bounded or not held:
-        return Meaning(chosen, choice.reason)
+        return Meaning(chosen, choice.reason, asked)
     kept = held[0].profile
     required = f", with the tag {' and '.join(sorted(tags))}" if tags else ""
     return Meaning(
         kept,
         f"{kept} serves and is of {one.name}{required}: a request does not swap it for {chosen},"
         f" which is loaded when nothing of {one.name} serves ({choice.reason})",
+        asked,
     )

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mtpd.clock import rfc3339
@@ -120,9 +121,16 @@ class Queries:
         return tuple([await self._p.reports.of(p) for p in self._p.config.profiles.values()])
 
     async def model(self, name: str) -> ModelView | None:
-        """One profile by name or alias."""
+        """One profile by name or alias; of a model with several drafters the one that is served."""
         profile = self._p.config.profile_for(name)
-        return None if profile is None else await self._p.reports.of(profile)
+        if profile is not None:
+            return await self._p.reports.of(profile)
+        pool = self._p.config.pools.get(name)
+        if pool is None or not pool.is_model:
+            return None
+        served = self._p.choices.of_pool(pool).arm.profile
+        shown = await self._p.reports.of(self._p.config.profiles[served])
+        return replace(shown, variants=pool.members)
 
     def config(self) -> tuple[ConfigValueView, ...]:
         """Every configuration value and where it comes from."""

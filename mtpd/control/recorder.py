@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 
     Describe = Callable[[str, str], Awaitable[dict[str, Json] | None]]
 
-__all__ = ["StoreRecorder"]
+__all__ = ["COMPARED", "StoreRecorder"]
 
 log = structlog.get_logger()
+
+COMPARED = "compared"
+"""Where the inputs of an automatic decision about a pool hold what it compared."""
 
 
 class StoreRecorder:
@@ -84,7 +87,9 @@ class StoreRecorder:
         recorded = await self._journal.inputs(decision.id)
         cells = MeasurementFilter(ids=decision.measurement_ids)
         observations = await self._measurements.observations(cells)
-        inputs = None if recorded is None else decode_inputs(recorded[1], observations)
+        asked = {} if recorded is None else recorded[1]
+        nested = asked.get(COMPARED)
+        inputs = decode_inputs(nested if isinstance(nested, dict) else asked, observations)
         return inputs if isinstance(inputs, PoolInputs) else None
 
     async def decide(

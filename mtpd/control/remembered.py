@@ -49,6 +49,7 @@ class Remembered:
         said: What was said last, in mode observe.
         start_s: Seconds that its last engine start took, or None.
         cache_s: Seconds that the last request would have waited without the prompt cache.
+        by_pool: How much of it is asked for by the name of a pool.
     """
 
     live: Live
@@ -58,6 +59,7 @@ class Remembered:
     said: Said | None = None
     start_s: float | None = None
     cache_s: float = 0.0
+    by_pool: dict[str, Demand] = field(default_factory=dict)
 
 
 _CODEC: Final = TypeAdapter(Remembered)

@@ -20,14 +20,16 @@ from mtpd.views import encode
 from tuner.live import broken_head
 from tuner.moment import Moment
 from tuner.outlook import outlook
+from tuner.rivals import Rival
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from mtpd.clock import Clock
     from mtpd.config.model import Profile
     from mtpd.control.calibration import Calibration
     from mtpd.control.choices import Choices
+    from mtpd.control.contests import Contest, Contests
     from mtpd.control.live import LiveTraffic, Watched
     from mtpd.control.memory import MemoryForecast
     from mtpd.control.standing import Standing
@@ -78,11 +80,17 @@ class Use:
         requests: Requests that run or wait.
         idle_s: Seconds since the last one ended.
         other_restarts: Engine starts of the last day that the policy did not ask for.
+        serving: Models that serve.
+        hopeless: Models that could not be started or measured when that was tried.
+        dwell_s: Seconds for which a model that was asked for by its own name stays.
     """
 
     requests: int
     idle_s: float
     other_restarts: int = 0
+    serving: frozenset[str] = frozenset()
+    hopeless: frozenset[str] = frozenset()
+    dwell_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +101,13 @@ class Found:
         calibration: They, or None where the model was never measured.
         stale: Why they do not hold any more, one clause each.
         same_texts: Whether the acceptance is as it was when they were taken.
+        contests: The model's pools, as what is stored compares their members.
     """
 
     calibration: Calibration | None = None
     stale: tuple[str, ...] = ()
     same_texts: bool = True
+    contests: tuple[Contest, ...] = ()
 
 
 class Sensing:
@@ -112,6 +122,7 @@ class Sensing:
         journal: Finds the decision that measured last.
         recorder: Finds what it rests on.
         measurements: Finds what its fingerprint stands for.
+        contests: Compares the members of pools.
         cap_w: The power cap in force.
         gates: The conditions of measuring.
         clock: Source of time.
@@ -128,6 +139,7 @@ class Sensing:
         journal: Journal,
         recorder: Stood,
         measurements: Measurements,
+        contests: Contests,
         cap_w: Callable[[], Reading[float]],
         gates: Callable[[], Awaitable[tuple[GateView, ...]]],
         clock: Clock,
@@ -135,7 +147,7 @@ class Sensing:
         self._traffic, self._choices = traffic, choices
         self._planner, self._memory, self._misfit = planner, memory, misfit
         self._journal, self._recorder, self._measurements = journal, recorder, measurements
-        self._cap_w, self._gates, self._clock = cap_w, gates, clock
+        self._contests, self._cap_w, self._gates, self._clock = contests, cap_w, gates, clock
         self._read: dict[str, tuple[int, Calibration | None]] = {}
 
     async def look(self, profile: Profile) -> Found:
@@ -163,6 +175,8 @@ class Sensing:
 
     async def moment(self, profile: Profile, running: Arm, found: Found, use: Use) -> Moment:
         """All that the policy decides from."""
+        rivals = self._rivals(profile, found.contests, use)
+        unmeasured = _unmeasured(found.contests, use)
         watched = self._traffic.of(profile)
         calibration, state = found.calibration, watched.state
         at_s = self._clock.now()
@@ -181,13 +195,42 @@ class Sensing:
             drifted=watched.drifted,
             broken=broken_head(state.live, running),
             growth=watched.growth,
-            unmeasurable=await self._unmeasurable() if doubtful else None,
+            unmeasurable=await self._unmeasurable() if doubtful or unmeasured else None,
             requests=use.requests,
             idle_s=use.idle_s,
             other_restarts=use.other_restarts,
             pinned=self._choices.of_profile(profile).pinned,
-            exact=True,
+            rivals=rivals,
+            unmeasured=unmeasured,
         )
+
+    async def contests(self, profile: Profile, running: Arm) -> tuple[Contest, ...]:
+        """The pools of a model that runs, as what is stored compares their members."""
+        return await self._contests.of(profile, running)
+
+    def _rivals(self, profile: Profile, contests: Sequence[Contest], use: Use) -> tuple[Rival, ...]:
+        """Models that are better by a pool's rules, with how much is asked of that pool."""
+        found: list[Rival] = []
+        for contest in contests:
+            named, pool = contest.named, contest.pool
+            if named is None or named.arm.profile in use.serving | use.hopeless:
+                continue
+            found.append(
+                Rival(
+                    pool=pool.name,
+                    arm=named.arm,
+                    gain=named.gain,
+                    sd=named.sd,
+                    counts=named.counts,
+                    tps=named.tps,
+                    now_tps=named.now_tps,
+                    tokens_per_s=self._traffic.asked_by(profile, pool.name),
+                    held=self._traffic.needs(profile, named.arm.profile, within_s=use.dwell_s),
+                    reason=named.reason,
+                    evidence=named.evidence,
+                )
+            )
+        return tuple(found)
 
     async def _prospects(
         self, profile: Profile, running: Arm, calibration: Calibration | None, watched: Watched
@@ -223,6 +266,12 @@ class Sensing:
         if fields.get("power_cap_w") is not None and isinstance(cap_w, Value):
             fields["power_cap_w"] = float(cap_w.value)
         return fields
+
+
+def _unmeasured(contests: Sequence[Contest], use: Use) -> tuple[Arm, ...]:
+    """Members of the pools that nothing is stored of, each once."""
+    arms = (arm for contest in contests for arm in contest.unmeasured)
+    return tuple(dict.fromkeys(arm for arm in arms if arm.profile not in use.hopeless))
 
 
 def _fields(found: Fingerprint) -> dict[str, Json]:

@@ -27,7 +27,18 @@ if TYPE_CHECKING:
     from tuner.plan import History
     from tuner.types import Arm
 
-__all__ = ["depth_task", "member_of", "most_starts", "not_started", "pool_task", "quality_of"]
+__all__ = [
+    "depth_task",
+    "member_of",
+    "most_starts",
+    "not_started",
+    "pool_rules",
+    "pool_task",
+    "quality_of",
+]
+
+STORED = "stored"
+"""The method of a comparison that measures nothing itself."""
 
 SEARCH_STARTS = 6
 """Engine starts of one model that a search may use; it needs two on average."""
@@ -99,11 +110,15 @@ def _row_cost(hardware: HardwareProfile | None, forecast: MemoryForecast) -> Row
 
 def pool_task(plan: TuningPlan, pool: Pool, notes: tuple[str, ...]) -> PoolInputs:
     """What is asked of a pool, before its members were measured."""
+    return replace(pool_rules(pool), method=plan.method, applied=plan.apply, notes=notes)
+
+
+def pool_rules(pool: Pool) -> PoolInputs:
+    """What a pool asks of its members, whatever measured them."""
     return PoolInputs(
         subject=pool.name,
-        method=plan.method,
-        applied=plan.apply,
-        notes=notes,
+        method=STORED,
+        applied=True,
         objective=Objective(pool.objective.value),
         require=frozenset(pool.require_tags),
         accept_offload=pool.offload.value == "accept",

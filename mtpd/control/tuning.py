@@ -62,6 +62,7 @@ class TuningPlan:
         depths: Per profile, shallow to deep.
         method: "sweep", "model-based" or "probe".
         apply: Whether the choice is served from now on.
+        serve: Whether it is loaded at the end; else what served before comes back.
         limits: What all of it may spend.
     """
 
@@ -75,6 +76,7 @@ class TuningPlan:
     sampling: Sampling
     apply: bool
     limits: Limits = field(default_factory=Limits)
+    serve: bool = True
 
     def total(self) -> int | None:
         """Repetitions to measure, or None where the design decides as it goes."""
@@ -211,7 +213,7 @@ class Tuning:
             except BaseException:
                 await bring_back(hold, before, progress)
                 raise
-            applied = plan.apply and chosen is not None
+            applied = plan.apply and plan.serve and chosen is not None
             # From here on a cancelled operation has decided: what was chosen is served.
             with anyio.CancelScope(shield=True), anyio.move_on_after(RESTORE_S):
                 await _serve(hold, chosen if applied else before)

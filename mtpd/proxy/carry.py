@@ -373,5 +373,7 @@ class Carrier:
                 reasoning=summary.reasoning,
                 truncated=summary.truncated,
                 alone=self._company.was_alone(record.id),
+                pool=exchange.order.asked.pool,
+                tags=exchange.order.asked.tags,
             )
         )

@@ -115,18 +115,19 @@ class Front:
                 return self._own(refused)
             outcome = route(bytes(buffer), self._names(), endpoint, self._limits())
             match outcome:
-                case Routed(profile=profile, stream=stream, body=body, traits=traits, why=why):
+                case Routed():
                     order = Order(
                         target=endpoint.target,
-                        payload=Whole(body),
+                        payload=Whole(outcome.body),
                         dialect=endpoint.dialect,
                         light=endpoint.light,
-                        traits=traits,
-                        stream=stream and endpoint.streams,
-                        conditions=self._conditions(profile),
-                        why=why,
+                        traits=outcome.traits,
+                        stream=outcome.stream and endpoint.streams,
+                        conditions=self._conditions(outcome.profile),
+                        why=outcome.why,
+                        asked=outcome.asked,
                     )
-                    return await self._carrier.carry(request, profile, order)
+                    return await self._carrier.carry(request, outcome.profile, order)
                 case UnknownModel():
                     return self._own(replies.unknown_model(outcome))
                 case BadBody():
@@ -158,6 +159,7 @@ class Front:
                 payload=form,
                 conditions=self._conditions(found.profile),
                 why=found.why,
+                asked=found.asked,
             )
             return await self._carrier.carry(request, found.profile, order)
 
@@ -190,6 +192,7 @@ class Front:
                 light=endpoint is not None and endpoint.light,
                 conditions=conditions,
                 why=passed.why,
+                asked=passed.asked,
             )
             return await self._carrier.carry(request, passed.profile, order)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from mtpd.proxy.endpoints import READS, Endpoint, endpoint_of
-from mtpd.proxy.route import Meaning, UnknownModel
+from mtpd.proxy.route import EXACTLY, Asked, Meaning, UnknownModel
 
 if TYPE_CHECKING:
     from mtpd.proxy.route import Names
@@ -29,11 +29,13 @@ class Passed:
         target: Path as the engine gets it, without a query; "" where the slash behind the
             model's name is missing.
         why: Why this profile, in one sentence.
+        asked: By which name.
     """
 
     profile: str
     target: str
     why: str = ""
+    asked: Asked = EXACTLY
 
 
 def split(raw_path: str, names: Names) -> Passed | UnknownModel:
@@ -44,7 +46,8 @@ def split(raw_path: str, names: Names) -> Passed | UnknownModel:
         found = names.meaning(name) if name else None
         if isinstance(found, Meaning):
             rest = parts[count:]
-            return Passed(found.profile, "/" + "/".join(rest) if rest else "", found.why)
+            target = "/" + "/".join(rest) if rest else ""
+            return Passed(found.profile, target, found.why, found.asked)
     found = names.meaning(unquote(parts[0]))
     return found if isinstance(found, UnknownModel) else names.unknown("")
 

@@ -20,6 +20,7 @@ from mtpd.proxy.headers import to_client, to_engine
 from mtpd.proxy.outcomes import NoStreamError, UpstreamLostError
 from mtpd.proxy.outlet import Outlet, Reply, delivered
 from mtpd.proxy.patience import Patience
+from mtpd.proxy.route import EXACTLY, Asked
 from mtpd.proxy.traits import Traits
 from mtpd.proxy.upstream import CONNECT_S
 from mtpd.proxy.usage import Summary, Tap
@@ -57,6 +58,7 @@ class Order:
         stream: Its client asked for an event stream and will get one.
         conditions: On which it is served.
         why: Why the profile that serves it is the one, in one sentence.
+        asked: By which name its client asked for the profile.
     """
 
     method: str = "POST"
@@ -68,6 +70,7 @@ class Order:
     stream: bool = False
     conditions: Conditions
     why: str = ""
+    asked: Asked = EXACTLY
 
 
 class Exchange:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 __all__ = [
+    "EXACTLY",
+    "Asked",
     "BadBody",
     "Meaning",
     "Names",
@@ -49,6 +51,23 @@ NO_FILTERS = Filters()
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """How a request named its model.
+
+    Attributes:
+        pool: The pool, or "auto" where no pool is meant by that; "" for a model's own name.
+        tags: What was required behind it, sorted.
+    """
+
+    pool: str = ""
+    tags: tuple[str, ...] = ()
+
+
+EXACTLY = Asked()
+"""By the model's own name, or an alias of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Routed:
     """The profile that answers, and what the client wants.
 
@@ -58,6 +77,7 @@ class Routed:
         body: The bytes for the engine.
         traits: What the body tells of the request's class.
         why: Why this profile, in one sentence.
+        asked: By which name.
     """
 
     profile: str
@@ -65,6 +85,7 @@ class Routed:
     body: bytes = field(repr=False)
     traits: Traits = field(default_factory=Traits)
     why: str = ""
+    asked: Asked = EXACTLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +116,11 @@ Route = Routed | UnknownModel | BadBody
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The profile that a name leads to at this moment, and why, in one sentence."""
+    """The profile that a name leads to at this moment, why, in one sentence, and the name."""
 
     profile: str
     why: str = ""
+    asked: Asked = EXACTLY
 
 
 def _none_of_them(_tags: frozenset[str]) -> Meaning | None:
@@ -181,7 +203,9 @@ class Names:
         if self.default_pool is not None:
             return self.pools[self.default_pool]().now
         serving = self.serving()
-        return None if serving is None else self._exactly(serving)
+        if serving is None:
+            return None
+        return replace(self._exactly(serving), asked=Asked(AUTO))
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -275,7 +299,7 @@ def route(
     name = names.upstream.get(found.profile)
     if name is not None:
         sent = renamed(sent, name)
-    return Routed(found.profile, stream is True, sent, traits_of(fields), found.why)
+    return Routed(found.profile, stream is True, sent, traits_of(fields), found.why, found.asked)
 
 
 def _close(name: str, known: Iterable[str]) -> tuple[str, ...]:

@@ -21,13 +21,24 @@ from mtpd.config.load import load
 from tests.fakes.binary import fake_binary
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from mtpd.clock import Clock
-    from mtpd.views import Json, OperationView
+    from mtpd.views import Json, OperationView, StatusView
     from tests.fakes.script import Script
 
-__all__ = ["Home", "daemon_at", "home", "run_operation", "write_config"]
+__all__ = [
+    "WITHIN_S",
+    "Home",
+    "daemon_at",
+    "home",
+    "run_operation",
+    "tuned",
+    "until",
+    "write_config",
+]
+
+WITHIN_S = 40.0
 
 CONFIG = """
 [server]
@@ -44,7 +55,7 @@ context = 2048
 kind = "mtp"
 max_depth = 3
 [models.beta]
-model = "{model}"
+model = "{beta}"
 context = 2048
 [models.beta.drafter]
 kind = "mtp"
@@ -81,10 +92,19 @@ async def home(script: Script | None = None, *, alpha: str = "") -> AsyncIterato
         yield place
 
 
-def write_config(place: Home, *, binary: str, model: Path | None = None, alpha: str = "") -> None:
-    """Write the configuration of ``home`` with another engine or model file."""
+def write_config(
+    place: Home,
+    *,
+    binary: str,
+    model: Path | None = None,
+    beta: Path | None = None,
+    alpha: str = "",
+) -> None:
+    """Write the configuration of ``home`` with another engine or other model files."""
     path = model or bundled_model("tiny-chained.gguf")
-    place.config.write_text(CONFIG.format(binary=binary, model=path, alpha=alpha))
+    place.config.write_text(
+        CONFIG.format(binary=binary, model=path, beta=beta or path, alpha=alpha)
+    )
 
 
 @asynccontextmanager
@@ -118,6 +138,22 @@ async def run_operation(running: Daemon, operation: OperationView) -> OperationV
         ended = await running.operations.ended(operation.id)
     assert ended is not None
     return ended
+
+
+def tuned(place: Home, **keys: object) -> None:
+    """Write the table [tuning]."""
+    lines = [f"{key} = {value!r}" for key, value in keys.items()]
+    place.config.write_text("\n".join([place.config.read_text(), "[tuning]", *lines, ""]))
+
+
+async def until(running: Daemon, what: Callable[[StatusView], object]) -> StatusView:
+    """Wait until the daemon's status is as wanted."""
+    with anyio.fail_after(WITHIN_S):
+        while True:
+            status = await running.control.status()
+            if what(status):
+                return status
+            await anyio.sleep(0.05)
 
 
 def number(value: Json) -> float:

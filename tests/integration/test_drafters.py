@@ -90,6 +90,13 @@ async def test_a_tuning_compares_the_drafters_of_a_model_and_names_what_the_engi
             ended = await run_operation(running, tuning)
             assert ended.state == "done", ended.error
             (pool,) = await running.control.decisions(subject="tiny", limit=1)
+            shown = await running.control.model("tiny")
+            assert shown is not None
+            assert pool.arm is not None
+            assert shown.id == pool.arm.profile
+            assert shown.variants == tuple(
+                f"tiny+{one}" for one in ("mtp", "draft-model", "ngram", "eagle3")
+            )
             (lacking,) = await running.control.decisions(subject="tiny+eagle3", limit=1)
             assert "has no speculation of type draft-eagle3" in lacking.reason
             compared = {line.split("@")[0] for line in pool.evidence if "tok/s" in line}

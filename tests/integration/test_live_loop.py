@@ -14,7 +14,7 @@ import pytest
 
 from mtpd.config.data import bundled_model
 from tests.fakes.binary import fake_binary
-from tests.fakes.house import daemon_at, home, run_operation, write_config
+from tests.fakes.house import WITHIN_S, daemon_at, home, run_operation, tuned, until, write_config
 from tests.fakes.script import Script
 
 if TYPE_CHECKING:
@@ -26,19 +26,9 @@ if TYPE_CHECKING:
     from mtpd.app import Daemon
     from mtpd.live_views import LiveProfileView
     from mtpd.views import DecisionView, StatusView
-    from tests.fakes.house import Home
 
 STUDY_ROWS = Script(acceptance=(0.93, 0.74, 0.5), row_cost=0.41, tps0=32.4)
 """Study 000, 3.8 base B2: 1.37, 1.44, 1.33; depth 2 is truly the fastest."""
-
-WITHIN_S = 40.0
-
-
-def tuned(place: Home, **keys: object) -> None:
-    """Write the table [tuning]."""
-    lines = [f"{key} = {value!r}" for key, value in keys.items()]
-    place.config.write_text("\n".join([place.config.read_text(), "[tuning]", *lines, ""]))
-
 
 IDLE = {"mode": "idle", "min_idle_s": 0.2, "min_dwell_s": 0}
 
@@ -73,15 +63,6 @@ async def ask(client: aiohttp.ClientSession, number: int, *, tokens: int = 256) 
         assert reply.status == 200, await reply.text()
         assert (await reply.json())["timings"]["predicted_n"] == tokens
         return reply.headers["X-Mtpd-Depth"]
-
-
-async def until(running: Daemon, what: Callable[[StatusView], object]) -> StatusView:
-    with anyio.fail_after(WITHIN_S):
-        while True:
-            status = await running.control.status()
-            if what(status):
-                return status
-            await anyio.sleep(0.05)
 
 
 def alpha(status: StatusView) -> LiveProfileView | None:

@@ -51,6 +51,10 @@ async def test_a_listed_page_asks_first_and_then_reads_the_answer() -> None:
                 async with client.post("/completion", json=body, headers=PAGE) as answer:
                     assert (answer.status, answer.headers[ALLOWED]) == (200, UI)
                     assert answer.headers["Vary"] == "Origin"
+                    told = {name for name in answer.headers if name.startswith("X-Mtpd-")}
+                    assert {"X-Mtpd-Depth", "X-Mtpd-Why"} <= told
+                    readable = answer.headers["Access-Control-Expose-Headers"].split(", ")
+                    assert told <= set(readable)
                     assert await answer.read()
             async with client.post("/completion", json={"model": "no"}, headers=PAGE) as answer:
                 assert (answer.status, answer.headers[ALLOWED]) == (404, UI)

@@ -22,9 +22,10 @@ from tuner.drift import Direction
 from tuner.live import Live, push
 from tuner.moment import Mode, Moment, PolicyState, Rules
 from tuner.outlook import StepCost, outlook
-from tuner.policy import decide, switch_decision
+from tuner.policy import decide
 from tuner.request import Request
 from tuner.types import Act, Drafter
+from tuner.worth import switch_decision
 
 if TYPE_CHECKING:
     from tests.bench.tuner.fleet import Machine

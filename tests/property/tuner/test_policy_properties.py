@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from tests.unit.tuner.machine import arm
 from tuner.moment import DAY_S, Growth, Mode, Moment, PolicyState, Rules, SetDepth
 from tuner.outlook import Prospect
-from tuner.policy import decide, effect, horizon_s, switch_decision
+from tuner.policy import decide, effect, horizon_s
+from tuner.rivals import Rival
 from tuner.types import Act, Arm, Decision, Interval
+from tuner.worth import switch_decision
 
 RULES = Rules(mode=Mode.IDLE)
 DEPTHS = (0, 1, 2, 3)
@@ -194,10 +196,64 @@ def test_modes_off_and_observe_never_act(look: Moment, mode: Mode) -> None:
     assert decision.act in {Act.KEEP, Act.REJECT}
 
 
+def rival(gain: float | None, sd: float, *, tokens_per_s: float, held: str | None) -> Rival:
+    return Rival(
+        pool="p",
+        arm=Arm(profile="other"),
+        gain=gain,
+        sd=sd,
+        counts="tok/s",
+        tps=Interval(low=40.0, mid=45.0, high=50.0),
+        now_tps=45.0,
+        tokens_per_s=tokens_per_s,
+        held=held,
+        reason="R2 speed: it is the fastest",
+    )
+
+
+rivals = st.builds(
+    rival,
+    st.none() | gains,
+    sds,
+    tokens_per_s=st.floats(0.0, 40.0),
+    held=st.sampled_from([None, None, "m was asked for by its own name 3 s ago"]),
+)
+
+
+@given(looks(), rivals)
+def test_another_model_is_only_served_where_nothing_holds_it_and_its_requests_pay(
+    look: Moment, other: Rival
+) -> None:
+    _, decision = decide(RULES, PolicyState(), replace(look, rivals=(other,)))
+    if decision.arm != other.arm:
+        return
+    assert decision.act is Act.SWITCH
+    assert decision.subject == "p"
+    assert other.held is None
+    assert not look.pinned
+    assert look.requests == 0
+    assert look.idle_s >= RULES.idle_s
+    assert other.tokens_per_s > 0
+    if other.gain is not None:
+        assert other.gain > math.log1p(RULES.least_gain)
+
+
+@given(looks(), st.floats(-0.6, 0.048), sds, st.floats(0.0, 40.0))
+def test_a_model_that_is_not_better_by_the_least_gain_is_never_switched_to(
+    look: Moment, gain: float, sd: float, tokens_per_s: float
+) -> None:
+    other = rival(gain, sd, tokens_per_s=tokens_per_s, held=None)
+    _, decision = decide(RULES, PolicyState(), replace(look, rivals=(other,)))
+    assert decision.arm != other.arm
+
+
 @given(looks())
-def test_an_exact_profile_stays(look: Moment) -> None:
-    other = Arm(profile="other")
-    rival = replace(prospect(0, 0.6, 0.001), arm=other)
-    seen = replace(look, prospects=(*look.prospects, rival), exact=True, pool=("m", "other"))
-    _, decision = decide(RULES, PolicyState(), seen)
-    assert decision.arm != other
+def test_a_measurement_of_what_was_never_measured_waits_like_any_other(look: Moment) -> None:
+    never = Arm(profile="other")
+    _, decision = decide(RULES, PolicyState(), replace(look, unmeasured=(never,)))
+    if decision.arm != never:
+        return
+    assert decision.act is Act.MEASURE
+    assert decision.subject == "other"
+    assert look.requests == 0
+    assert look.idle_s >= RULES.measure_idle_s

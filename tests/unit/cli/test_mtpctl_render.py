@@ -504,3 +504,19 @@ def test_an_engine_without_a_process_holds_nothing() -> None:
     shown = dataclasses.replace(status, memory=(dataclasses.replace(memory, held=None),))
     assert "seen to take" in drawn(render.status_panel(status))
     assert "seen to take" not in drawn(render.status_panel(shown))
+
+
+@pytest.mark.parametrize(
+    ("act", "subject", "sentence", "expected"),
+    [
+        ("keep", "m", "keep m@2: it pays", "keep m@2: it pays"),
+        ("switch", "p", "m@2 is better for p", "switch p: m@2 is better for p"),
+    ],
+)
+def test_a_sentence_that_names_act_and_subject_is_not_headed_by_them_again(
+    act: str, subject: str, sentence: str, expected: str
+) -> None:
+    assert render.headed(act, subject, sentence) == expected
+    event = {"decision": {"id": 7, "act": act, "subject": subject, "reason": sentence}}
+    line = lists.event_line("decision.made", {"at": "", "event": event})  # type: ignore[dict-item]
+    assert line.endswith(f"7: {expected}")

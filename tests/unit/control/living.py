@@ -19,6 +19,7 @@ from mtpd.config.live import LiveConfig
 from mtpd.config.model import Config, TuningConfig, TuningMode
 from mtpd.control import memory
 from mtpd.control.choices import Choices
+from mtpd.control.contests import Contests
 from mtpd.control.deciding import SWEEP, DepthInputs, decide
 from mtpd.control.effects import Effects
 from mtpd.control.live import LiveTraffic
@@ -434,6 +435,7 @@ async def living(
             measurements=measurements, journal=journal, bus=bus, describe=described
         )
         choices = Choices(config)
+        planner = _Planner(fields)
         traffic = LiveTraffic(
             config=config,
             states=LiveStates(db=db, clock=clock),
@@ -449,12 +451,22 @@ async def living(
             sensing=Sensing(
                 traffic=traffic,
                 choices=choices,
-                planner=_Planner(fields),
+                planner=planner,
                 memory=_Memory(),
                 misfit=lambda _profile, _arm: None,
                 journal=journal,
                 recorder=recorder,
                 measurements=measurements,
+                contests=Contests(
+                    config=config,
+                    choices=choices,
+                    digest=lambda one: planner.fingerprint(one).digest,
+                    memory=_Memory().forecast,
+                    misfit=lambda _profile, _arm: None,
+                    journal=journal,
+                    recorder=recorder,
+                    clock=clock,
+                ),
                 cap_w=cap,
                 gates=shown,
                 clock=clock,

@@ -12,7 +12,7 @@ from mtpd.config.model import Config, Offload, Pool, Profile
 from mtpd.control.choices import Choices
 from mtpd.control.deciding import Member, PoolInputs
 from mtpd.control.names import names
-from mtpd.proxy.route import Meaning, Names, UnknownModel
+from mtpd.proxy.route import Asked, Meaning, Names, UnknownModel
 from mtpd.views import ArmView
 from tests.fakes.views import engine, residency
 from tests.unit.control.made import arm, chose, config, observation, profile
@@ -72,7 +72,7 @@ def asks(name: str, *engines: EngineView, held: Choices | None = None) -> Meanin
 
 def test_auto_and_the_pool_are_answered_by_what_the_measurements_chose() -> None:
     for name in ("auto", "default", ""):
-        assert asks(name) == Meaning("gamma", "gamma is the fastest")
+        assert asks(name) == Meaning("gamma", "gamma is the fastest", Asked("default"))
 
 
 @pytest.mark.parametrize(
@@ -96,6 +96,7 @@ def test_tags_that_are_not_measured_go_to_the_first_member_that_has_them() -> No
         "beta",
         "the members of default were not compared yet: its first one with the tag uncensored,"
         " until mtpctl tune default has run",
+        Asked("default", ("uncensored",)),
     )
 
 
@@ -153,7 +154,7 @@ def test_a_member_outside_device_memory_goes_on_where_the_pool_accepts_that() ->
 def test_under_a_bound_of_quality_only_the_chosen_member_is_known_to_do() -> None:
     known = config(*MODELS, pools=(replace(POOL, quality_bound=1.05),))
     found = names(known, compared(known), nothing, lambda: (runs("alpha"),)).meaning("auto")
-    assert found == Meaning("gamma", "gamma is the fastest")
+    assert found == Meaning("gamma", "gamma is the fastest", Asked("default"))
 
 
 def test_what_the_pool_requires_is_met_before_it_is_measured() -> None:
@@ -227,7 +228,7 @@ def test_a_model_with_several_drafters_is_one_model_to_auto() -> None:
     held.adopt(chose(arm("delta+ngram"), subject="delta", reason="it is the fastest"))
     for name in ("", "auto", "delta"):
         found = names(alone, held, nothing, tuple).meaning(name)
-        assert found == Meaning("delta+ngram", "it is the fastest")
+        assert found == Meaning("delta+ngram", "it is the fastest", Asked("delta"))
     beside = config(*DRAFTED, profile("alpha"), pools=(DELTA,))
     assert names(beside, held, lambda: arm("alpha"), tuple).resolve("auto") == "alpha"
     assert names(beside, held, nothing, tuple).resolve("auto") is None

@@ -65,7 +65,9 @@ def test_what_shows_or_changes_what_belongs_to_others_is_not_relayed(path: str) 
     ],
 )
 def test_the_longest_name_that_fits_is_the_model(path: str, profile: str, target: str) -> None:
-    assert split(path, NAMES) == Passed(profile, target)
+    passed = split(path, NAMES)
+    assert isinstance(passed, Passed)
+    assert (passed.profile, passed.target) == (profile, target)
 
 
 def test_a_path_without_a_known_name_says_what_it_took_for_one() -> None:

@@ -86,7 +86,7 @@ def test_a_profile_that_is_named_like_a_pool_wins() -> None:
     ],
 )
 def test_a_request_without_a_model_gets_the_default(names: Names, expected: str | None) -> None:
-    assert names.default == (None if expected is None else Meaning(expected))
+    assert (None if names.default is None else names.default.profile) == expected
     for raw in (body(prompt="x"), body(model=""), body(model=None)):
         match route(raw, names):
             case Routed(profile):

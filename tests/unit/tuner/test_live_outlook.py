@@ -9,8 +9,7 @@ from tests.unit.tuner.machine import arm
 from tests.unit.tuner.traffic import ALPHAS, LONG, costs, fed, fresh, request, step_s
 from tuner.acceptance import expected_tokens
 from tuner.level import Level
-from tuner.outlook import Prospect, outlook, stored_prospect
-from tuner.types import Interval
+from tuner.outlook import Prospect, outlook
 
 LOW = (0.75, 0.55, 0.4)
 
@@ -108,13 +107,3 @@ def test_what_both_arms_showed_live_corrects_the_calibration_as_far_as_it_is_bet
 def test_an_arm_that_no_longer_fits_is_no_witness() -> None:
     live, _ = fed(fresh(), *[request(3, slow=2.0)] * 40, *[request(2)] * 40)
     assert {p.arm.depth for p in outlook(live, costs(0, 1, 2), arm(2))} == {0, 1, 2}
-
-
-def test_another_profile_is_judged_by_its_calibration_and_both_errors() -> None:
-    live, _ = fed(fresh(), *[request(2)] * 40)
-    running = by_depth(outlook(live, costs(1, 2), arm(2)))[2]
-    tps = Interval(low=50 / 1.1, mid=50.0, high=50 * 1.1)
-    other = stored_prospect(arm(1, "other"), tps, running)
-    assert other.gain == pytest.approx(math.log(50 / running.tps.mid))
-    assert other.sd == pytest.approx(math.hypot(math.log(1.1) / 1.96, 0.015), rel=1e-3)
-    assert other.tps == tps

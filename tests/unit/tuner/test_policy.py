@@ -11,6 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.unit.tuner.machine import arm
+from tuner.handover import handed_over, left_behind, recent_restarts
 from tuner.moment import (
     DAY_S,
     DOUBTS,
@@ -27,10 +28,12 @@ from tuner.moment import (
     SwitchModel,
 )
 from tuner.outlook import Prospect
-from tuner.policy import decide, effect, horizon_s, intend, switch_decision
+from tuner.policy import decide, effect, horizon_s, intend
 from tuner.replay import decisions, first_difference
+from tuner.rivals import Rival
 from tuner.stale import Field, staleness
 from tuner.types import Act, Arm, Interval, Unknown
+from tuner.worth import switch_decision
 
 RULES = Rules(mode=Mode.IDLE)
 
@@ -202,17 +205,10 @@ def test_restarts_are_counted_over_a_rolling_day() -> None:
     assert decide(rules, state, moment(BETTER, at_s=DAY_S))[1].act is Act.SWITCH
 
 
-def test_a_profile_asked_for_by_name_is_never_changed_and_pools_are_kept() -> None:
-    other = prospect(arm(2, "other"), 0.3)
-    pool = ("m", "other")
-    state, switched = decide(RULES, PolicyState(), moment(other, pool=pool))
-    assert effect(switched) == SwitchModel(arm=arm(2, "other"))
-    assert state.previous == arm(2)
-    for more in ({"pool": pool, "exact": True}, {"pool": ("m",)}, {"pool": ("other",)}):
-        _, kept = decide(RULES, PolicyState(), moment(other, **more))
-        assert kept.reason == "keep m@2: no other arm is permitted and known to fit"
+def test_a_depth_that_an_operator_set_stays_whatever_pays() -> None:
     for shown in (
         moment(BETTER),
+        moment(BETTER, rivals=(RIVAL,)),
         moment(BETTER, stale=("driver was 1 and is 2",)),
         moment(BETTER, broken="nothing is accepted"),
     ):
@@ -220,6 +216,120 @@ def test_a_profile_asked_for_by_name_is_never_changed_and_pools_are_kept() -> No
         _, pinned = decide(RULES, alerted, replace(shown, pinned=True))
         assert pinned.act is Act.KEEP
         assert pinned.reason == "keep m@2: an operator has set it"
+
+
+RIVAL = Rival(
+    pool="p",
+    arm=arm(1, "other"),
+    gain=0.3,
+    sd=0.03,
+    counts="tok/s",
+    tps=Interval(low=55.0, mid=60.0, high=65.0),
+    now_tps=45.0,
+    tokens_per_s=20.0,
+    held=None,
+    reason="R2 speed: other@1 is the fastest of 2",
+    evidence=("other@1: 60.0 tok/s", "m@2: 45.0 tok/s"),
+)
+
+
+def test_a_better_model_of_the_pool_is_switched_to_with_the_pools_own_sentence() -> None:
+    state, switched = decide(RULES, PolicyState(), moment(rivals=(RIVAL,)))
+    assert effect(switched) == SwitchModel(arm=arm(1, "other"), pool="p")
+    assert (switched.act, switched.subject, switched.previous) == (Act.SWITCH, "p", arm(2))
+    assert (switched.predicted, switched.evidence) == (RIVAL.tps, RIVAL.evidence)
+    assert switched.reason == (
+        "other@1 is better for p: gain +35.0% in tok/s, above the required 5.0% with p 1.00; "
+        "R2 speed: other@1 is the fastest of 2"
+    )
+    assert (state.previous, state.restarts) == (arm(2), (0.0,))
+
+
+def test_observe_only_says_that_another_model_would_be_served() -> None:
+    rules = replace(RULES, mode=Mode.OBSERVE)
+    _, intent = intend(rules, PolicyState(), moment(rivals=(RIVAL,)))
+    assert intent.decision.act is Act.KEEP
+    assert intent.decision.reason.startswith(
+        "keep m@2: would switch to other@1 but the mode is observe: other@1 is better for p: gain"
+    )
+    assert intent.waits_for == "the mode is observe"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"gain": 0.04}, "gain +4.1% in tok/s, above the required 5.0% with p 0.38"),
+        ({"gain": 0.08, "sd": 0.05}, "with p 0.73"),
+        ({"tokens_per_s": 0.0}, "nobody asks for p by its name"),
+        ({"tokens_per_s": 0.05}, "no gain earns the switch back in time"),
+        ({"gain": None, "tokens_per_s": 1.0}, "the switch costs 11.7% of the time"),
+    ],
+)
+def test_a_model_that_does_not_pay_is_named_with_the_reason(
+    change: dict[str, float | None], why: str
+) -> None:
+    other = replace(RIVAL, **change)  # type: ignore[arg-type]
+    _, decision = decide(RULES, PolicyState(), moment(rivals=(other,)))
+    assert decision.act is Act.KEEP
+    assert decision.reason.startswith("keep m@2: other@1 would be better for p, but not enough: ")
+    assert why in decision.reason
+
+
+def test_what_a_rule_asks_for_costs_at_most_a_share_of_the_time() -> None:
+    asked = replace(RIVAL, gain=None)
+    _, decision = decide(RULES, PolicyState(), moment(rivals=(asked,)))
+    assert decision.arm == RIVAL.arm
+    assert "the switch costs 0.6% of the time that its requests take (at most 5%)" in (
+        decision.reason
+    )
+
+
+def test_a_model_that_is_held_waits_and_lets_a_better_depth_go_first() -> None:
+    held = replace(RIVAL, held="m was asked for by its own name 20 s ago")
+    _, intent = intend(RULES, PolicyState(), moment(rivals=(held,)))
+    assert (intent.decision.act, intent.waits_for) == (Act.KEEP, held.held)
+    _, decision = decide(RULES, PolicyState(), moment(BETTER, rivals=(held,)))
+    assert decision.arm == BETTER.arm
+
+
+def test_the_way_back_to_a_model_takes_the_longer_dwell_at_any_depth() -> None:
+    state, _ = decide(RULES, PolicyState(), moment(rivals=(RIVAL,)))
+    there = handed_over(state, PolicyState(clock_s=50.0, restarts=(40.0,)), 0.0)
+    assert there.restarts == (-10.0, 0.0)
+    assert (there.previous, left_behind(state).restarts) == (arm(2), ())
+    back = replace(RIVAL, arm=arm(3))
+    here = partial(moment, running=arm(1, "other"), rivals=(back,))
+    there, early = decide(RULES, there, here(at_s=1801.0))
+    assert "s are left of the dwell time" in early.reason
+    there, _ = decide(RULES, there, here(at_s=5000.0))
+    assert decide(RULES, there, here(at_s=7200.0))[1].arm == arm(3)
+    third = replace(RIVAL, arm=arm(1, "third"))
+    assert decide(RULES, there, here(at_s=5001.0, rivals=(third,)))[1].arm == third.arm
+
+
+def test_restarts_of_a_model_that_does_not_serve_are_forgotten_after_a_day() -> None:
+    state = PolicyState(clock_s=100.0, seen_s=1000.0, restarts=(10.0, 90.0))
+    assert recent_restarts(state, 1000.0) == 2
+    assert recent_restarts(state, 500.0) == 2
+    assert recent_restarts(state, 1000.0 + DAY_S - 50.0) == 1
+    assert recent_restarts(state, 1000.0 + DAY_S) == 0
+
+
+def test_a_member_that_was_never_measured_is_measured_in_a_long_silence() -> None:
+    never = (arm(0, "other"),)
+    _, decision = decide(RULES, PolicyState(), moment(unmeasured=never))
+    assert (decision.act, decision.subject, decision.arm) == (Act.MEASURE, "other", never[0])
+    assert decision.reason == ("other was never measured, so nothing says if it would be better")
+    for more, why in (
+        ({"idle_s": 600.0}, "the card has been idle for 600 s only"),
+        ({"requests": 1}, "somebody is being served"),
+        ({"unmeasurable": "the edge is at 71 C"}, "the edge is at 71 C"),
+        ({"other_restarts": 6}, "6 restarts were used within a day"),
+    ):
+        _, kept = decide(RULES, PolicyState(), moment(unmeasured=never, **more))
+        assert kept.reason.startswith(f"keep m@2: would measure other but {why}: other was never")
+    _, depth = decide(RULES, PolicyState(), moment(BETTER, unmeasured=never))
+    assert depth.arm == BETTER.arm
 
 
 def test_a_broken_head_is_an_alert_once_and_then_depth_0() -> None:

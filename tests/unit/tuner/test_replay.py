@@ -5,9 +5,9 @@ import dataclasses
 from tests.unit.tuner.machine import WORKLOADS, Machine, arm, arms, cells
 from tests.unit.tuner.test_studies import NOTE_002, note_002
 from tuner.design import Ask, Elimination, History, ModelBased, Stop, Sweep, WorkloadPlan
-from tuner.policy import switch_decision
 from tuner.replay import Recording, Told, decisions, first_difference, replay
 from tuner.types import Act, Decision, Evicted, Start
+from tuner.worth import switch_decision
 
 
 class Simulated:

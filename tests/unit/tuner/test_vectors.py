@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tuner import acceptance, compare, cost, drafts, drift, memory, policy, throughput
+from tuner import acceptance, compare, cost, drafts, drift, memory, throughput, worth
 from tuner.acceptance import PositionCounts
 from tuner.compare import PerplexityRun, Quality, TextRun
 from tuner.cost import CostFit, StepPoint
@@ -63,7 +63,7 @@ def fit_cost(i: Input) -> object:
 
 def switch_decision(i: Input) -> object:
     # The vectors without a floor were made with the 3 % that TUNER's section 3.6 tries first.
-    verdict = policy.switch_decision(**{"min_gain": 0.03, **i})
+    verdict = worth.switch_decision(**{"min_gain": 0.03, **i})
     return {
         "gain_s": verdict.gain_s,
         "p": verdict.p,
