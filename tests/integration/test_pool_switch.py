@@ -160,7 +160,7 @@ async def test_observe_only_says_that_another_model_is_better() -> None:
 async def test_a_model_that_is_asked_for_by_its_own_name_is_not_taken_away() -> None:
     async with place_of_two(speeds=FAR) as place:
         async with daemon_at(place) as (running, client):
-            await measured(running)
+            await measured(running, depths=(0,))
         tuned(place, mode="idle", min_idle_s=0.1, min_dwell_s=600)
         async with daemon_at(place) as (running, client):
             await ask(client, 0, model="alpha")
