@@ -9,6 +9,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from mtpd.control.choices import Choices
+from mtpd.control.contests import Contests
 from mtpd.control.hashing import ModelHashes
 from mtpd.control.recorder import StoreRecorder
 from mtpd.control.residency import Residencies
@@ -124,4 +125,14 @@ class Ground:
             journal=self.journal,
             bus=bus,
             describe=self.hashes.fields,
+        )
+        self.contests = Contests(
+            config=config,
+            choices=self.choices,
+            digest=self.planner.digest,
+            memory=self.memory.forecast,
+            misfit=self.residencies.instead,
+            journal=self.journal,
+            recorder=self.recorder,
+            clock=clock,
         )

@@ -17,7 +17,6 @@ from mtpd.api.application import application
 from mtpd.api.gate import Gate
 from mtpd.control.applying import Applying
 from mtpd.control.backend import Control
-from mtpd.control.contests import Contests
 from mtpd.control.device import SwitchboardDevice
 from mtpd.control.effects import Effects
 from mtpd.control.history import History
@@ -217,16 +216,7 @@ class House:
                 journal=ground.journal,
                 recorder=ground.recorder,
                 measurements=ground.measurements,
-                contests=Contests(
-                    config=config,
-                    choices=ground.choices,
-                    digest=ground.planner.digest,
-                    memory=ground.memory.forecast,
-                    misfit=ground.residencies.instead,
-                    journal=ground.journal,
-                    recorder=ground.recorder,
-                    clock=clock,
-                ),
+                contests=ground.contests,
                 cap_w=ground.telemetry.cap_w,
                 gates=ground.telemetry.gates.views,
                 clock=clock,

@@ -146,8 +146,7 @@ class ModelView:
         perplexity: The newest that was measured of the file as it lies there now, or None.
         baseline: The newest speed of the model body alone, likewise.
         need: What the arm that is served takes beside other engines.
-        variants: Where a model with several drafters was asked for: all of these; this is the
-            one that is served.
+        variants: Its like, where a model with several drafters was asked for: this one is served.
     """
 
     id: str
