@@ -70,7 +70,7 @@ const access = createAccess({
   store,
   onToken() {
     fresh.all();
-    live.retry();
+    live.restart();
   },
 });
 const operate = createOperations({ api, live, toasts });

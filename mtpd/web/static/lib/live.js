@@ -5,18 +5,18 @@ import { follow } from "./follow.js";
 
 /**
  * @typedef {{on: (type: string, listener: (envelope: any) => void) => () => void,
- *   start: () => void, retry: () => void}} Live
+ *   start: () => void, restart: () => void}} Live
  */
 
 /**
  * @param {import("./api.js").Api} api
  * @param {import("./store.js").Store} store its `link` says how the stream stands
- * @returns {Live} `on` takes a type or its first part, "" for all; "stream.open" is told at
+ * @returns {Live} `restart` opens it anew, with the token of now; `on` takes a type or its first part, "" for all; "stream.open" is told at
  *   every (re)connection: what was known may be old then
  */
 export function createLive(api, store) {
   const listeners = new Set();
-  const { start, retry } = follow(api, {
+  const { start, restart } = follow(api, {
     url: () => `${BASE}/events`,
     onState: (state) => store.set("link", state),
     onEvent(type, envelope) {
@@ -34,6 +34,6 @@ export function createLive(api, store) {
       return () => listeners.delete(one);
     },
     start,
-    retry,
+    restart,
   };
 }

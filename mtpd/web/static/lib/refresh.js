@@ -43,9 +43,11 @@ export function keepFresh({ api, store, live, onProblem }) {
       try {
         store.set(name, take(await api.get(path)));
       } catch (error) {
-        if (error.needsAccess) store.set("access", null);
-        // The stream says that nobody answers; once is enough.
-        else if (error.status !== 0) onProblem(error);
+        // What may not be read any more is not shown any more.
+        if (error.needsAccess) store.set(name, null);
+        const told = error.needsAccess ? name === "access" && api.hasToken() : error.status !== 0;
+        // The stream says that nobody answers; a refusal is told by one of the readers.
+        if (told) onProblem(error);
       }
     });
     for (const type of after) live.on(type, read);

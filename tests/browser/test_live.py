@@ -1,0 +1,93 @@
+"""The dashboard follows the daemon: through its restart, and without asking all the time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from playwright.async_api import expect
+
+from mtpd.listen import free_port
+from tests.browser.chromium import dashboard
+from tests.browser.doing import switch
+from tests.fakes.house import daemon_at, home, run_operation
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+async def test_the_page_is_right_again_after_the_daemon_was_restarted() -> None:
+    async with home() as place:
+        port = free_port()
+        place.config.write_text(place.config.read_text().replace(":0", f":{port}"))
+        async with daemon_at(place) as (running, _):
+            await switch(running, "alpha", 2)
+            opened = dashboard(running.url, quiet=False)
+            seen = await opened.__aenter__()
+            page = seen.page
+            await seen.live()
+            await expect(page.locator("#served-depth")).to_have_text("2")
+        try:
+            await expect(page.locator("#link")).to_have_attribute("data-state", "lost")
+            await expect(page.locator("#link")).to_contain_text("trying again")
+            async with daemon_at(place) as (running, _):
+                await seen.live()
+                await expect(page.locator("#banner")).to_contain_text("No model runs")
+                await switch(running, "beta", 1)
+                await expect(page.locator("#served-depth")).to_have_text("1")
+                await expect(page.locator("#banner .verdict")).to_contain_text("beta at depth 1")
+        finally:
+            await opened.__aexit__(None, None, None)
+
+
+async def test_a_swarm_of_events_is_answered_by_few_readings() -> None:
+    async with home() as place, daemon_at(place) as (running, client):
+        await switch(running, "alpha", 1)
+        async with dashboard(running.url) as seen:
+            await seen.live()
+            await expect(seen.page.locator("#served-depth")).to_have_text("1")
+            before, began = seen.count("/mtpd/v1/status"), time.monotonic()
+            for _ in range(60):
+                body = {"model": "alpha", "prompt": "x", "n_predict": 3}
+                async with client.post("/completion", json=body) as reply:
+                    assert reply.status == 200
+            await expect(seen.page.locator("#glance")).to_contain_text("last request")
+            read = seen.count("/mtpd/v1/status") - before
+            assert read <= 2 + (time.monotonic() - began), "at most about one in a second"
+            assert seen.count("/mtpd/v1/events") == 1
+
+
+async def test_a_measurement_shows_its_progress_and_then_the_curve_and_the_reason() -> None:
+    async with home() as place, daemon_at(place) as (running, _):
+        async with dashboard(running.url) as seen:
+            page = seen.page
+            await seen.live()
+            await expect(page.locator("#depth")).to_contain_text("was not measured yet")
+            asked = await running.control.tune(
+                subject="alpha",
+                method="sweep",
+                depths=None,
+                workloads=None,
+                prompts=1,
+                repetitions=1,
+                max_tokens=96,
+                apply=True,
+                idempotency_key=None,
+            )
+            await expect(page.locator("#models progress")).to_be_visible()
+            assert (await run_operation(running, asked)).state == "done"
+            await expect(page.locator("#models progress")).to_have_count(0)
+            (model, _) = await running.control.models()
+            assert model.choice is not None
+            await expect(page.locator("#why")).to_have_text(model.choice.reason)
+            curve = page.locator("#depth .chart")
+            label = str(await curve.get_attribute("aria-label"))
+            assert label.count("tok/s") == len(model.depths) == 4
+            assert f"depth {model.choice.arm.depth}: " in label.split(", chosen", maxsplit=1)[0]
+            rows = await page.locator("#depth tbody tr").all_text_contents()
+            chosen = [row for row in rows if "chosen" in row]
+            assert [row[0] for row in chosen] == [str(model.choice.arm.depth)]
+            deepest = max(model.depths, key=lambda row: len(row.acceptance))
+            shown = (
+                await page.locator("#acceptance tbody tr").first.locator("b").all_text_contents()
+            )
+            assert shown == [f"{one.alpha.mid:.2f}" for one in deepest.acceptance]
