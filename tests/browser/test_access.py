@@ -61,6 +61,7 @@ async def test_a_token_is_asked_for_and_what_is_wrong_with_one_is_said() -> None
                 await page.get_by_label("Access token").press("Enter")
                 await seen.live()
                 await expect(page.locator("#served-depth")).to_have_text("1")
+                await expect(page.locator("#logs li").first).to_be_visible()
                 # It reads; the buttons say what they lack.
                 button = page.get_by_role("button", name="Switch to beta")
                 await expect(button).to_have_attribute("aria-disabled", "true")
@@ -72,3 +73,4 @@ async def test_a_token_is_asked_for_and_what_is_wrong_with_one_is_said() -> None
                 await page.get_by_role("button", name="Forget the token").click()
                 await expect(page.locator("#link")).to_have_attribute("data-state", "forbidden")
                 await expect(page.locator("#banner")).to_contain_text("Waiting for the daemon")
+                await expect(page.locator("#logs li")).to_have_count(0)

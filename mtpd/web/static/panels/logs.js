@@ -32,7 +32,7 @@ export function mount(section, { api, store }) {
   );
   const pause = h("button", { type: "button", "aria-pressed": "false" }, "Pause");
   header.append(h("div.aside.row", {}, source, kind, pause));
-  const list = h("ol.log", { tabindex: "0", role: "log", "aria-live": "off", "aria-label": "Log lines" });
+  const list = h("ol.log", { tabindex: "0", "aria-label": "Log lines" });
   const note = h("p.muted.small", { role: "status" });
   body.append(list, note);
   const view = lines(list);
@@ -90,6 +90,11 @@ export function mount(section, { api, store }) {
   });
   store.subscribe(["link"], (link) => {
     if (link === "live" && state === "lost") stream.retry();
+    if (link === "forbidden" && state === "live") {
+      view.clear(); // the token was given up, and this stream was opened with it
+      waiting = [];
+      stream.restart();
+    }
   });
   stream.start();
 }
