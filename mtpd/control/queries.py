@@ -72,6 +72,10 @@ class Queries:
     async def status(self) -> StatusView:
         """The daemon on one screen."""
         latest = await self._p.journal.list(DecisionFilter(limit=1))
+        return await self.standing(latest[0] if latest else None)
+
+    async def standing(self, last_decision: DecisionView | None = None) -> StatusView:
+        """The same with a decision that is known; asks nothing of the store."""
         facts, engines = self._p.facts, self._p.switchboard.engines()
         return StatusView(
             version=facts.version,
@@ -89,7 +93,7 @@ class Queries:
             gates=await self._p.gates(),
             choices=self._p.choices.views(),
             unusable=unusable(self._p.config),
-            last_decision=latest[0] if latest else None,
+            last_decision=last_decision,
             operation=self._p.operations.current,
             live=self._p.live().profiles,
             config=self._p.reload.view(),

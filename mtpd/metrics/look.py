@@ -1,4 +1,4 @@
-"""Looks at the whole daemon once, for one scrape."""
+"""Looks at the whole daemon once, for one scrape; works also while the store does not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def look(
         bus: Counts the readers that were too slow.
     """
     return Snapshot(
-        status=await control.status(),
+        status=await control.standing(),
         devices=await control.gpu(),
         energy_j={sampler.device: sampler.energy_j},
         budget_bytes={sampler.device: memory.usable_bytes},

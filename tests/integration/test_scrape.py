@@ -1,0 +1,61 @@
+"""``GET /metrics`` of a whole daemon without a card: also while its database is in trouble."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mtpd.errors import StoreError
+from tests.fakes.house import daemon_at, home
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    import aiohttp
+
+pytestmark = pytest.mark.slow
+
+
+async def scraped(client: aiohttp.ClientSession) -> list[str]:
+    async with client.get("/metrics") as reply:
+        assert reply.status == 200, await reply.text()
+        return (await reply.text()).splitlines()
+
+
+async def test_a_write_that_fails_is_shown_until_one_succeeds() -> None:
+    async with home() as place, daemon_at(place) as (running, client):
+        store = running.control._p.journal._db
+        assert "mtpd_database_degraded 0.0" in await scraped(client)
+
+        def broken(conn: sqlite3.Connection) -> None:
+            conn.execute("INSERT INTO nowhere VALUES (1)")
+
+        with pytest.raises(StoreError):
+            await store.write(broken)
+        assert "mtpd_database_degraded 1.0" in await scraped(client)
+        await store.write(lambda _conn: None)
+        assert "mtpd_database_degraded 0.0" in await scraped(client)
+
+
+async def test_a_scrape_asks_nothing_of_the_database() -> None:
+    async with home() as place, daemon_at(place) as (running, client):
+        store, asked = running.control._p.journal._db, list[str]()
+        await store.read(lambda conn: conn.set_trace_callback(asked.append))
+        await running.control.status()
+        assert asked, "the trace works"
+        asked.clear()
+        await scraped(client)
+        assert [one for one in asked if "decisions" in one] == []
+
+
+async def test_without_a_card_there_are_no_gauges_of_one() -> None:
+    async with home() as place, daemon_at(place) as (_running, client):
+        lines = await scraped(client)
+    names = {line.partition("{")[0].partition(" ")[0] for line in lines if line[0] != "#"}
+    assert {name for name in names if name.startswith("mtpd_gpu_")} == {
+        "mtpd_gpu_info",
+        "mtpd_gpu_state",
+    }
+    assert {"mtpd_host_memory_available_bytes", "mtpd_process_start_time_seconds"} <= names
+    assert not [name for name in names if name.endswith("_created")]
