@@ -23,6 +23,7 @@ QUALITY: tuple[Route, ...] = (
         query=schema.ModelQuery,
         response=[quality_views.PerplexityView],
         member="perplexities",
+        refuses=(404,),
     ),
     reads(
         f"{PREFIX}/perplexity/comparison",
@@ -45,6 +46,7 @@ QUALITY: tuple[Route, ...] = (
         query=schema.ModelQuery,
         response=[quality_views.BaselineView],
         member="baselines",
+        refuses=(404,),
     ),
     reads(
         f"{PREFIX}/recipes/b2",

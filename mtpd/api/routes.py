@@ -169,6 +169,7 @@ ROUTES: tuple[Route, ...] = (
         "Stored repetitions, newest first",
         query=schema.MeasurementQuery,
         response=[views.MeasurementView],
+        refuses=(404,),
     ),
     reads(
         f"{PREFIX}/decisions",
