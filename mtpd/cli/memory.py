@@ -47,9 +47,13 @@ def memory_parts(view: MemoryView) -> list[RenderableType]:
 
 
 def memory_sentence(one: DepthMemoryView) -> str:
-    """One depth in one line, e.g. ``15379 MiB predicted, fits: 18 MiB left``."""
-    size = "not predicted" if one.predicted is None else f"{_mib(one.predicted.total_bytes)} MiB"
-    return f"{size} predicted, {_VERDICTS[one.verdict]}: {one.reason}"
+    """One depth and the budget in one line: ``15082 of 15100 MiB predicted, fits: 18 MiB left``."""
+    verdict = f"{_VERDICTS[one.verdict]}: {one.reason}"
+    if one.predicted is None:
+        return f"not predicted, {verdict}"
+    total = one.predicted.total_bytes
+    budget = "" if one.left_bytes is None else f" of {_mib(total + one.left_bytes)}"
+    return f"{_mib(total)}{budget} MiB predicted, {verdict}"
 
 
 def need_sentence(one: NeedView) -> str:

@@ -13,7 +13,7 @@ import click
 
 from mtpd import __version__
 from mtpd.api.filters import OLDEST, parse_position, unknown_types, wants
-from mtpd.cli import explaining, lists, operations, quality_commands, render
+from mtpd.cli import explaining, lists, operations, quality_commands
 from mtpd.cli.client import StreamEvent, segment
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.doctor_command import doctor
@@ -30,6 +30,7 @@ from mtpd.cli.report_command import report
 from mtpd.cli.schema_command import schema_command
 from mtpd.cli.schemas import MTPCTL
 from mtpd.cli.session import Session, connected, connection_options
+from mtpd.cli.status_screen import status_panel
 from mtpd.cli.top.command import top
 from mtpd.explanation_views import ExplanationView
 from mtpd.views import (
@@ -63,7 +64,7 @@ def cli(**_connection: object) -> None:
 def status(session: Session) -> None:
     """Show the daemon on one screen: resident, at what depth, and why."""
     reply = session.client.get("/status")
-    session.show(reply, lambda: render.status_panel(decode(StatusView, reply.data)))
+    session.show(reply, lambda: status_panel(decode(StatusView, reply.data)))
 
 
 @cli.command()

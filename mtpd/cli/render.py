@@ -1,4 +1,4 @@
-"""The depth table, the acceptance table and the status screen.
+"""The depth table, the acceptance table, and sentences that several commands share.
 
 Pure of input and output: everything returns something that a rich console prints.
 The plain lists are in ``mtpd.cli.lists``, the explanation in ``mtpd.cli.explaining``.
@@ -8,42 +8,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Group
 from rich.text import Text
 
 from mtpd.cli.cells import (
     ALPHA,
     WIDTH,
-    arm_label,
     cell,
-    clock_text,
-    duration,
-    grid,
-    line,
     number,
     percent,
     state,
     table,
 )
-from mtpd.cli.live_lines import live_lines
-from mtpd.cli.memory import memory_sentence, need_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import RenderableType
     from rich.table import Table
 
     from mtpd.views import (
-        ArmMemoryView,
         ArmView,
         ChoiceView,
-        ConfigFileView,
         DecisionView,
         DepthRowView,
-        EngineView,
         OperationView,
-        StatusView,
     )
 
 __all__ = [
@@ -53,7 +40,6 @@ __all__ = [
     "depth_table",
     "headed",
     "progress_text",
-    "status_panel",
 ]
 
 ALPHA_CAPTION = (
@@ -192,70 +178,6 @@ def alpha_table(rows: Sequence[DepthRowView], *, title: str = "acceptance by pos
     return made
 
 
-def status_panel(view: StatusView) -> Group:
-    """The daemon on one screen: is it resident, at what depth, and why."""
-    head = Text.assemble(
-        (f"mtpd {view.version}", "bold"),
-        f"  pid {view.pid}  up {duration(view.uptime_s)}  tuning {view.mode}",
-    )
-    parts: list[RenderableType] = [head, Text("")]
-    needs = {one.arm: one for one in view.memory}
-    for engine in view.engines:
-        parts += [_engine(engine, needs.get(engine.arm) if engine.arm else None), Text("")]
-    return Group(*parts, _daemon(view))
-
-
-def _daemon(view: StatusView) -> Table:
-    made = grid()
-    for choice in view.choices:
-        said = choice_origin(choice)
-        said += "" if choice.decision_id is None else f", decision {choice.decision_id}"
-        line(made, "choice", f"{choice.subject}: {arm_label(choice.arm)} ({said})")
-        line(made, "", choice.reason)
-    _refused(made, view)
-    if view.config is not None:
-        for one in _config_lines(view.config):
-            line(made, "config", one)
-    last = view.last_decision
-    if last is not None and last.id not in {choice.decision_id for choice in view.choices}:
-        said = headed(last.act, last.subject, decision_sentence(last))
-        line(made, "decision", f"{last.id}: {said}")
-    if view.operation is not None:
-        now = view.operation
-        line(made, "operation", f"{now.id}: {now.kind} {now.state}, {progress_text(now)}")
-    for live in view.live:
-        for name, value in live_lines(live):
-            line(made, name, value)
-    queue = view.queue
-    waiting = f"{queue.waiting} of at most {queue.limit} waiting, {queue.in_flight} in flight"
-    line(made, "queue", waiting)
-    for gate in view.gates:
-        line(made, "gate", f"{gate.name} {gate.state.replace('_', ' ')}: {gate.reason}")
-    line(made, "hardware", view.hardware or "no profile named")
-    line(made, "engine", view.engine_binary)
-    line(made, "listens on", f"http://{view.listen}")
-    line(made, "control", view.control_socket)
-    return made
-
-
-def _config_lines(view: ConfigFileView) -> list[str]:
-    """What of the configuration on the disk is not in force."""
-    told = []
-    if view.invalid_since is not None:
-        told = [f"on disk is invalid since {clock_text(view.invalid_since)}:", *view.problems]
-    if view.needs_restart:
-        told.append(f"after a restart of the daemon: {', '.join(view.needs_restart)}")
-    return told
-
-
-def _refused(made: Table, view: StatusView) -> None:
-    """Models and requests that are not served."""
-    for one in view.unusable:
-        line(made, "unusable", one)
-    for request in view.quarantine:
-        line(made, "quarantine", f"{request.id}: {request.reason}")
-
-
 def headed(act: str, subject: str, sentence: str) -> str:
     """A decision's sentence with what it does to whom before it, unless it begins so itself."""
     head = f"{act} {subject}"
@@ -278,37 +200,6 @@ def choice_origin(choice: ChoiceView) -> str:
         return f"set by an operator; no measured choice: mtpctl tune {name}"
     back = f"mtpctl switch {name} --measured goes back"
     return f"set by an operator; measured choice: depth {arm.depth}, {back}"
-
-
-def _engine(view: EngineView, needs: ArmMemoryView | None) -> Group:
-    head = Text.assemble((view.profile, "bold"), "  ", state(view.state), "  ")
-    made = grid()
-    if view.arm is None:
-        never = "it does not run" if view.starts else "it was not started yet"
-        head.append(f"on {view.device}; {never}")
-    else:
-        head.append(f"depth {view.arm.depth} ({view.arm.drafter})  ")
-        head.append(state(view.residency.state)).append(f"  on {view.device}")
-        sure = view.residency.confidence
-        rests = "" if sure == "reported" else f" ({sure})"
-        line(made, "residency", f"{view.residency.reason}{rests}")
-        if view.residency.contradiction is not None:
-            line(made, "", f"against it: {view.residency.contradiction}")
-        for evidence in view.residency.evidence:
-            line(made, "", f"{evidence.says}: {evidence.line.strip()}")
-    if needs is not None:
-        line(made, "memory", memory_sentence(needs.memory))
-        if needs.held is not None:
-            line(made, "holds", need_sentence(needs.held))
-    if view.failure is not None:
-        failure = view.failure
-        again = "" if failure.retry_in_s is None else f" (next try in {failure.retry_in_s:.0f} s)"
-        line(made, "failure", f"{failure.failure}: {failure.reason}{again}")
-        if failure.hint:
-            line(made, "", failure.hint)
-    pid = "" if view.pid is None else f"pid {view.pid}, "
-    line(made, "process", f"{pid}start {view.starts}, since {clock_text(view.since)}")
-    return Group(head, made)
 
 
 def progress_text(operation: OperationView) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from mtpd import __version__
-from mtpd.cli.client import Client, HttpTarget
+from mtpd.cli.client import SYSTEM_SOCKETS, Client, HttpTarget
 from mtpd.cli.configured import SYSTEM_ENGINE_CONFIG, engine_warnings, unread
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.doctor import look_cards, look_place, look_units
@@ -23,9 +23,11 @@ from mtpd.cli.doctor.facts import (
     Facts,
     HiddenFacts,
     Lack,
+    SocketFacts,
 )
 from mtpd.cli.doctor.machine import account_of
 from mtpd.cli.loading import load_config
+from mtpd.config.checks import Listen, parse_listen
 from mtpd.config.directories import Directories, find_config
 from mtpd.config.model import Config, ServerConfig
 from mtpd.config.remarks import not_honoured
@@ -39,7 +41,7 @@ from mtpd.types import Absent, TcpEndpoint, UnixEndpoint
 from mtpd.views import StatusView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from mtpd.cli.doctor.facts import DirectoryFacts
     from mtpd.cli.doctor.look_units import Unit
@@ -92,8 +94,10 @@ def collect(client: Client, machine: Machine, wanted: Wanted) -> Facts:
     answer = _ask(client)
     units = look_units.installed(machine)
     path = _config_path(machine, wanted, answer, units)
-    whose = _whose(machine, wanted, answer, units, path)
     config, loaded = _load(path, wanted)
+    socket = None if loaded is None else loaded.server.control_socket
+    unit = next((one for one in units if not one.facts.user and one.config == path), None)
+    whose = _whose(machine, wanted, answer, unit, socket)
     engine = None if loaded is None else _engine(loaded, whose.path_env)
     status = answer.status
     pid = None if status is None else status.pid
@@ -107,14 +111,7 @@ def collect(client: Client, machine: Machine, wanted: Wanted) -> Facts:
         engine=engine,
         hidden=_hidden(machine),
         device=_devices(machine, loaded, engine, answer),
-        sockets=None
-        if loaded is None or isinstance(whose.directories, Absent)
-        else look_place.sockets(
-            server,
-            whose.directories.control_socket(server.control_socket),
-            daemon=pid,
-            units=bool(units),
-        ),
+        sockets=_sockets(answer, loaded, whose, units),
         state=state,
         models=()
         if loaded is None
@@ -165,8 +162,9 @@ def _config_path(
     """The file that was named, the daemon's, the one that would be found, or the unit's."""
     if wanted.config is not None:
         return wanted.config
-    if answer.status is not None and answer.status.config is not None:
-        return Path(answer.status.config.path)
+    if answer.status is not None:
+        named = answer.status.config
+        return None if named is None else Path(named.path)
     found = find_config(machine.environment)
     return found or next((one.config for one in units if one.config is not None), None)
 
@@ -175,11 +173,10 @@ def _whose(
     machine: Machine,
     wanted: Wanted,
     answer: _Answer,
-    units: tuple[Unit, ...],
-    path: Path | None,
+    unit: Unit | None,
+    socket: str | None,
 ) -> _Whose:
     """Whom the daemon runs as: the one that answers, the service with this file, or us."""
-    unit = next((one for one in units if not one.facts.user and one.config == path), None)
     account = account_of(os.geteuid())
     service = unit is not None and unit.facts.account is not None
     if unit is not None and unit.facts.account is not None:
@@ -190,13 +187,29 @@ def _whose(
     if service:
         environment = {**environment, **_SERVICE_DIRECTORIES}
     try:
-        directories: Directories | Absent = Directories.resolve(environment, state=wanted.state)
+        directories: Directories | Absent = _directories(environment, wanted, answer, socket)
     except StateError as error:
         directories = Absent(str(error))
     path_env = SERVICE_PATH if service else environment.get("PATH", os.defpath)
     return _Whose(
         account=account, service=service, unit=unit, directories=directories, path_env=path_env
     )
+
+
+def _directories(
+    environment: Mapping[str, str], wanted: Wanted, answer: _Answer, socket: str | None
+) -> Directories | Absent:
+    """Where the daemon keeps its files; the one that answers need not keep them at the usual place.
+
+    Raises:
+        StateError: Nothing names a directory.
+    """
+    found = Directories.resolve(environment, state=wanted.state)
+    status = answer.status
+    usual = {str(found.control_socket(socket)), *map(str, SYSTEM_SOCKETS)}
+    if status is not None and wanted.state is None and status.control_socket not in usual:
+        return Absent("where the daemon that answers keeps it is not known: name --state-dir")
+    return found
 
 
 def _owner(machine: Machine, pid: int) -> Account | None:
@@ -319,6 +332,25 @@ def _devices(
         caps={one.device: one.power_cap for one in answer.devices},
         ours=ours,
     )
+
+
+def _sockets(
+    answer: _Answer, loaded: Config | None, whose: _Whose, units: tuple[Unit, ...]
+) -> SocketFacts | None:
+    """Those of the daemon that answers, else those that it would have."""
+    status = answer.status
+    if status is not None:
+        listen = parse_listen(status.listen)
+        return SocketFacts(
+            listen=status.listen,
+            taken_by=None,
+            control=status.control_socket,
+            remote=isinstance(listen, Listen) and listen.remote,
+        )
+    if loaded is None or isinstance(whose.directories, Absent):
+        return None
+    control = whose.directories.control_socket(loaded.server.control_socket)
+    return look_place.sockets(loaded.server, control, units=bool(units))
 
 
 def _state(machine: Machine, whose: _Whose) -> DirectoryFacts | Absent:

@@ -52,18 +52,16 @@ _HIDING: Final = frozenset(
 _ANY: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 
 
-def sockets(server: ServerConfig, control: Path, *, daemon: int | None, units: bool) -> SocketFacts:
-    """Where the daemon is to be reached, and who is there already.
+def sockets(server: ServerConfig, control: Path, *, units: bool) -> SocketFacts:
+    """Where a daemon that does not run is to be reached, and who is there already.
 
     Args:
         server: What is configured.
         control: The control socket.
-        daemon: The daemon that answers, or None.
         units: Whether units of systemd are installed.
     """
     taken = _listener(server.listen_host, server.listen_port) if server.listen_port else None
-    expected = daemon is not None and (taken is None or taken.pid in {daemon, None, _MANAGER})
-    if expected or (units and taken is not None and taken.pid == _MANAGER):
+    if units and taken is not None and taken.pid == _MANAGER:
         taken = None
     return SocketFacts(
         listen=server.listen, taken_by=taken, control=str(control), remote=server.remote

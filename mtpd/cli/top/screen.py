@@ -72,7 +72,7 @@ def moment_line(view: TopView) -> str:
         clock_text(view.at),
         engines or "no engine",
         f"{number(view.decode_tps, 1)} tok/s",
-        f"{ALPHA} {_alphas(view)}",
+        _alphas(view) if view.acceptance else f"{ALPHA} {NONE}",
         *(
             f"{size(_whole(one.vram_used_bytes))} {number(one.power_w, 0)} W"
             f" {number(one.edge_c, 0)} °C"
@@ -108,7 +108,7 @@ def _accepted(view: TopView) -> str:
 def _alphas(view: TopView) -> str:
     return " ".join(
         f"{ALPHA}{place} {percent(alpha, 0)}" for place, alpha in enumerate(view.acceptance, 1)
-    ) or NONE  # fmt: skip
+    )
 
 
 def _device(one: TopDeviceView) -> Iterator[tuple[str, str]]:

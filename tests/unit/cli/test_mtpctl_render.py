@@ -18,8 +18,17 @@ from mtpd.cli.cells import ALPHA, NONE, clock_text, duration, ranges, size
 from mtpd.cli.live_lines import live_lines
 from mtpd.cli.mtpctl import cli
 from mtpd.cli.operations import model_report, operation_report
+from mtpd.cli.status_screen import status_panel
 from mtpd.memory_views import NeedView
-from mtpd.views import ArmView, ChoiceView, EvidenceView, FailureView, OperationView, ProgressView
+from mtpd.views import (
+    ArmView,
+    ChoiceView,
+    EvidenceView,
+    FailureView,
+    GateView,
+    OperationView,
+    ProgressView,
+)
 from tests.fakes import views
 from tests.fakes.backend import ENGINE, measured
 from tests.fakes.values import operation_view
@@ -167,7 +176,7 @@ def test_what_an_operator_set_is_shown_with_what_was_measured_and_the_way_back()
     said = "set by an operator; measured choice: depth 3, mtpctl switch alpha --measured goes back"
     assert render.choice_origin(choice) == said
     status = dataclasses.replace(views.status(), choices=(choice,))
-    assert f"({said}, decision 2)" in " ".join(drawn(render.status_panel(status)).split())
+    assert f"({said}, decision 2)" in " ".join(drawn(status_panel(status)).split())
     done: dict[str, Any] = {
         "engine": {"profile": "alpha", "state": "ready", "arm": {"depth": 1}},
         "choice": {"pinned": True, "measured_arm": {"depth": 3}},
@@ -186,7 +195,7 @@ def test_a_model_that_cannot_be_served_and_a_mere_measurement_are_said_in_one_li
     last = dataclasses.replace(views.decision(99), act="measure", reason="depth 2 is the best")
     bad = "beta: gone.gguf does not exist"
     status = dataclasses.replace(views.status(), unusable=(bad,), last_decision=last)
-    text = " ".join(drawn(render.status_panel(status)).split())
+    text = " ".join(drawn(status_panel(status)).split())
     assert f"unusable {bad}" in text
     said = "measured only, nothing was changed; depth 2 is the best"
     assert said in text
@@ -260,7 +269,7 @@ def test_text_from_outside_is_not_markup() -> None:
             failure="oom_vram", reason="[no]", hint="use [less]", exit_code=1, retry_in_s=8.0
         ),
     )
-    text = drawn(render.status_panel(dataclasses.replace(views.status(), engines=(engine,))))
+    text = drawn(status_panel(dataclasses.replace(views.status(), engines=(engine,))))
     assert "[bold]: [/bold] x" in text
     assert "oom_vram: [no] (next try in 8 s)" in text
     assert "use [less]" in text
@@ -389,7 +398,7 @@ def test_what_a_residency_rests_on_and_what_speaks_against_it_are_shown() -> Non
     engine = dataclasses.replace(views.engine(), residency=found)
     text = " ".join(
         drawn(
-            render.status_panel(dataclasses.replace(views.status(), engines=(engine,))), width=200
+            status_panel(dataclasses.replace(views.status(), engines=(engine,))), width=200
         ).split()
     )
     assert "recurrent path is fused (suspected)" in text
@@ -406,7 +415,7 @@ def test_an_engine_whose_card_is_not_free_is_shown_with_who_holds_it(name: str) 
         retry_in_s=None,
     )
     engine = dataclasses.replace(views.engine(name), failure=held)
-    text = drawn(render.status_panel(dataclasses.replace(views.status(), engines=(engine,))))
+    text = drawn(status_panel(dataclasses.replace(views.status(), engines=(engine,))))
     assert f"{name}: held by: 4711 llama-server 9000 MiB" in text
 
 
@@ -418,7 +427,7 @@ def test_an_engine_that_does_not_run_says_whether_it_ever_did(starts: int, said:
     view = dataclasses.replace(
         views.status(), engines=(dataclasses.replace(stopped, starts=starts),)
     )
-    assert said in drawn(render.status_panel(view))
+    assert said in drawn(status_panel(view))
 
 
 def test_live_traffic_shows_the_classes_that_matter_and_says_what_is_not_known() -> None:
@@ -431,7 +440,7 @@ def test_live_traffic_shows_the_classes_that_matter_and_says_what_is_not_known()
     blind = dataclasses.replace(arm, decode_tps=None, unidentified="the positions were not counted")
     classes = (*small, dataclasses.replace(live.classes[1], arms=(blind,)))
     shown = dataclasses.replace(live, classes=classes, excluded={}, stale=(), moved=(), next=None)
-    text = drawn(render.status_panel(dataclasses.replace(views.status(), live=(shown,))))
+    text = drawn(status_panel(dataclasses.replace(views.status(), live=(shown,))))
     assert f"long/code/greedy 69%: depth 0 {NONE} tok/s" in text
     assert f"{ALPHA} unknown: the positions were not counted" in " ".join(text.split())
     assert "and 2 classes with fewer tokens" in text
@@ -467,7 +476,7 @@ def test_the_status_fits_80_columns_whatever_models_are_called() -> None:
     (engine,) = view.engines
     refused = dataclasses.replace(views.quarantined(), profile=long, reason=f"died of {long}")
     text = drawn(
-        render.status_panel(
+        status_panel(
             dataclasses.replace(
                 view,
                 engines=(engine, dataclasses.replace(engine, profile=long)),
@@ -493,17 +502,62 @@ def test_what_is_held_and_needed_is_shown_with_its_source(need: NeedView, said: 
     status = views.status()
     (memory,) = status.memory
     shown = dataclasses.replace(status, memory=(dataclasses.replace(memory, held=need),))
-    assert f"holds {said}" in " ".join(drawn(render.status_panel(shown)).split())
+    assert f"holds {said}" in " ".join(drawn(status_panel(shown)).split())
     model = dataclasses.replace(views.model(), need=need)
     assert f"takes {said}" in " ".join(drawn(model_report(model)).split())
+
+
+def status_text(**changes: Any) -> str:
+    return " ".join(drawn(status_panel(dataclasses.replace(views.status(), **changes))).split())
+
+
+def test_a_depth_that_is_not_the_chosen_one_is_told_at_once() -> None:
+    deeper = dataclasses.replace(views.engine(), arm=views.arm(depth=3))
+    assert "on 0000:03:00.0 not as chosen: depth 2" in status_text(engines=(deeper,))
+    assert "not as chosen" not in status_text()
+
+
+def test_a_reason_is_told_once_and_not_at_any_length() -> None:
+    pool = dataclasses.replace(views.choice(), reason="long " * 100)
+    text = status_text(choices=(pool, dataclasses.replace(pool, subject="again")))
+    assert text.count("long long") > 10
+    assert text.count("… (mtpctl explain 17)") == 1
+    assert "choice again: qwen3.6-27b-b2@2 (measured, decision 17)" in text
+    assert text.count("long") < 60
+
+
+def test_what_does_not_run_has_its_choice_in_one_line() -> None:
+    stopped = dataclasses.replace(views.engine(), state="stopped", arm=None, pid=None)
+    text = status_text(engines=(stopped,))
+    assert "choice default: qwen3.6-27b-b2@2 (measured, decision 17)" in text
+    assert "the only depth that is resident" not in text
+    assert "process" not in text
+
+
+def test_more_evidence_is_where_its_command_says() -> None:
+    seen = views.residency()
+    many = dataclasses.replace(seen, evidence=seen.evidence * 3)
+    text = status_text(engines=(dataclasses.replace(views.engine(), residency=many),))
+    assert "and 4 more: mtpctl logs qwen3.6-27b-b2 --evidence" in text
+    assert text.count("model buffer size") == 1
+
+
+def test_a_gate_that_does_not_apply_takes_no_line() -> None:
+    gates = (
+        GateView(name="cooling", state="not_applicable", reason="there is no GPU"),
+        GateView(name="cap", state="failed", reason="it is 190 W"),
+    )
+    text = status_text(gates=gates)
+    assert "gate cap failed: it is 190 W" in text
+    assert "cooling" not in text
 
 
 def test_an_engine_without_a_process_holds_nothing() -> None:
     status = views.status()
     (memory,) = status.memory
     shown = dataclasses.replace(status, memory=(dataclasses.replace(memory, held=None),))
-    assert "seen to take" in drawn(render.status_panel(status))
-    assert "seen to take" not in drawn(render.status_panel(shown))
+    assert "seen to take" in drawn(status_panel(status))
+    assert "seen to take" not in drawn(status_panel(shown))
 
 
 @pytest.mark.parametrize(

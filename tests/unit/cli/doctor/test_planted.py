@@ -362,6 +362,20 @@ def test_a_daemon_that_is_old_and_whose_model_left_the_card(world: World) -> Non
     assert found[1].fix == f"kill {os.getpid()} && mtpd serve"
 
 
+def test_a_daemon_with_files_elsewhere_is_looked_at_where_it_says(world: World) -> None:
+    backend = ScriptedBackend()
+    backend.view = dataclasses.replace(
+        views.status(), pid=os.getpid(), control_socket="/elsewhere/control.sock", listen="[::1]:9"
+    )
+    with served_in_thread(backend, world.socket):
+        view = world.examine()
+    said = {check.name: (check.state, check.says) for check in view.checks}
+    assert said["port"] == ("ok", "[::1]:9 is the daemon")
+    assert said["control socket"] == ("ok", "/elsewhere/control.sock")
+    assert said["state"][0] == said["tokens"][0] == "unknown"
+    assert "name --state-dir" in said["state"][1]
+
+
 def test_a_daemon_that_hangs(world: World) -> None:
     world.answer_s = 0.05
     with socket.socket(socket.AF_UNIX) as silent:
