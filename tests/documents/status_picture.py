@@ -19,7 +19,7 @@ from rich.terminal_theme import MONOKAI
 
 from mtpd.cli.cells import WIDTH
 from mtpd.cli.decode import decode
-from mtpd.cli.render import status_panel
+from mtpd.cli.status_screen import status_panel
 from mtpd.views import OperationView, StatusView
 from tests.fakes.house import daemon_at, home
 
