@@ -95,6 +95,11 @@ class Telemetry(Protocol):
         """Who holds memory of the card."""
 
 
+async def _pids_of(engine_id: EngineId) -> tuple[int, ...]:
+    """Look through all processes, in a thread."""
+    return await to_thread.run_sync(pids_of, engine_id)
+
+
 class CardKeeper:
     """The account of one card; every supervisor of the card shares it.
 
@@ -114,7 +119,7 @@ class CardKeeper:
         clock: Clock,
         needs: Needs | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
-        pids: Callable[[EngineId], tuple[int, ...]] = pids_of,
+        pids: Callable[[EngineId], Awaitable[tuple[int, ...]]] = _pids_of,
         turn_s: float = TURN_S,
     ) -> None:
         self._telemetry, self._clock, self._sleep = telemetry, clock, sleep
@@ -198,7 +203,7 @@ class CardKeeper:
 
     async def look(self, engine_id: EngineId, pid: int) -> MemoryLook:
         """Look at the card and at what this engine holds of it, now that it is loaded."""
-        found = await to_thread.run_sync(self._pids_of, engine_id)
+        found = await self._pids_of(engine_id)
         self._pids[engine_id] = frozenset((*found, pid))
         raw = await self._at(await self._telemetry.fresh(), self._pids[engine_id])
         look = self._shares.framed(raw, engine_id)
@@ -287,7 +292,8 @@ class CardKeeper:
         """Wait until no other engine's memory moves; from now on this one's does."""
         while self._moving not in {None, engine_id}:
             await self._still.wait()
-        self._moving, self._still = engine_id, anyio.Event()
+        if self._moving is None:  # who waits for one that has it already keeps its event
+            self._moving, self._still = engine_id, anyio.Event()
 
     def _give(self, engine_id: EngineId) -> None:
         """Its memory has come to rest."""

@@ -94,14 +94,16 @@ class Loading:
         del engine_id, pid, before, reset
 
 
+async def no_pids(_engine: EngineId) -> tuple[int, ...]:
+    return ()
+
+
 class Scene:
     """One actor on a card."""
 
     def __init__(self, directory: Path, mib: int | None, **changes: Any) -> None:
         self.directory, self.panel = directory, Ticking()
-        kept = CardKeeper(
-            self.panel, clock=self.panel.clock, sleep=self.panel.sleep, pids=lambda _: ()
-        )
+        kept = CardKeeper(self.panel, clock=self.panel.clock, sleep=self.panel.sleep, pids=no_pids)
         card = Loading(self.panel, kept, mib)
         self.stage = Stage(directory, probe=EngineProbe(), card=card, **changes)
 

@@ -34,8 +34,12 @@ def plan(tmp_path: Path) -> LaunchPlan:
     return plan_of("llama-server", path=tmp_path / "e.sock")
 
 
+async def only_pid(_engine: EngineId) -> tuple[int, ...]:
+    return (PID,)
+
+
 def keeper(panel: Panel) -> CardKeeper:
-    return CardKeeper(panel, clock=panel.clock, sleep=panel.sleep, pids=lambda _: (PID,))
+    return CardKeeper(panel, clock=panel.clock, sleep=panel.sleep, pids=only_pid)
 
 
 async def loaded(panel: Panel, kept: CardKeeper, plan: LaunchPlan) -> MemoryLook:
@@ -323,7 +327,7 @@ OTHER = EngineId("e2")
 OTHER_PID = 4712
 
 
-def pids_of_both(engine: EngineId) -> tuple[int, ...]:
+async def pids_of_both(engine: EngineId) -> tuple[int, ...]:
     return (PID,) if engine == ENGINE else (OTHER_PID,)
 
 
@@ -346,6 +350,21 @@ async def test_a_start_waits_until_the_engine_before_it_is_loaded(plan: LaunchPl
     assert before.beside_bytes == 5_000 * MIB
     assert before.vram_used_bytes == Value(11 * MIB, "sysfs")
     assert kept.held(plan.key.profile) is None, "the second is not loaded yet"
+
+
+async def test_a_start_does_not_wait_for_an_engine_that_died_while_it_loaded(
+    plan: LaunchPlan,
+) -> None:
+    panel = Panel()
+    kept = CardKeeper(panel, clock=panel.clock, sleep=panel.sleep, pids=pids_of_both)
+    before = await kept.admit(ENGINE, plan)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(kept.admit, OTHER, plan)
+        await anyio.wait_all_tasks_blocked()
+        assert await kept.released(ENGINE, PID, before, reset=False) is None
+        with anyio.fail_after(10):
+            while kept.profiles == frozenset():
+                await anyio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize("visible", [True, False])
