@@ -18,6 +18,7 @@ from mtpd.errors import EngineError
 from mtpd.proxy.actors import AT_REST, READY
 from mtpd.proxy.feasibility import MisfitError, degraded
 from mtpd.proxy.upstream import EndpointUpstream
+from mtpd.types import FailureClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,14 +153,17 @@ class Engines(Generic[C]):
         self._running: dict[Seat, Running[C]] = {}
         self._deaths: dict[str, FailureView] = {}
         self._tasks: TaskGroup | None = None
-        self._began = anyio.Event()
+        self._began, self._over = anyio.Event(), False
 
     async def run(self) -> None:
         """Own the supervisors until cancelled; each stops its engine on the way out."""
         try:
             async with anyio.create_task_group() as self._tasks:
                 self._began.set()
-                await anyio.sleep_forever()
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    self._over = True
         finally:
             with anyio.CancelScope(shield=True):
                 for seat in tuple(self._running):
@@ -286,6 +290,8 @@ class Engines(Generic[C]):
 
     async def _actor(self, key: EngineKey) -> Actor:
         await self._began.wait()
+        if self._over:
+            raise EngineError("the daemon is stopping", failure=FailureClass.KILLED_BY_OPERATOR)
         if key not in self._actors:
             assert self._tasks is not None  # noqa: S101 - set before the event
             actor = self._actors[key] = self._make_actor(key)

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mtpd.config.model import Group
-from mtpd.errors import ConflictError
+from mtpd.errors import ConflictError, EngineError
 from mtpd.proxy.outcomes import DrainTimeoutError
 from mtpd.proxy.seats import Seat
 from mtpd.units import HOST
@@ -222,6 +222,14 @@ async def test_bringing_up_gives_way_to_requests_for_another_model() -> None:
             await made.board.bring_up("b", "a test")
         assert (await made.board.bring_up("a", "a test")).state == "ready"
         assert made.serving() == ["a@0"]
+
+
+async def test_nothing_is_started_once_the_daemon_ends() -> None:
+    async with bench() as made:
+        await made.board.bring_up("a", "a test")
+    with pytest.raises(EngineError):
+        await made.board.switch(arm("b"), reason="too late")
+    assert made.actor("b").view().starts == 0
 
 
 async def test_a_seat_that_appears_is_closed_like_the_others_at_the_end() -> None:
