@@ -328,7 +328,9 @@ class Changes(Generic[C]):
         elif back.profile == arm.profile:
             return
         if isinstance(error, MisfitError) and self._next(error) is not None:
-            return  # those who wait are served by a shallower arm of the profile
+            if back is None:  # those who wait ask anew, for a shallower arm of the profile
+                lane.post(Stopped())
+            return
         lane.post(
             Failed(
                 profile=arm.profile,
@@ -369,10 +371,7 @@ class Changes(Generic[C]):
             self._give_up(lane, plan.arm, failure_of(view), None)
             return
         self._judged(plan, short)
-        error = MisfitError(plan, short)
-        if self._next(error) is not None:
-            lane.post(Stopped())
-        self._give_up(lane, plan.arm, error, None)
+        self._give_up(lane, plan.arm, MisfitError(plan, short), None)
 
     def _react(self, lane: Lane, running: Running[C]) -> bool:
         """Have a degraded engine left; whether it is one. A hold decides for itself."""

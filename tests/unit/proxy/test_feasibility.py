@@ -160,6 +160,20 @@ async def test_a_restart_after_a_crash_that_comes_back_evicted_serves_nobody() -
         assert made.serving() == ["a@1"]
 
 
+async def test_a_refused_depth_during_a_restart_does_not_strand_who_waits_for_it() -> None:
+    async with bench() as made:
+        too_deep(made, EVICTED, depth=2)
+        with pytest.raises(MisfitError):
+            await made.board.switch(arm("a", 2), reason="deeper")
+        made.actor("a").script.append(Fails("crash", "the engine died", "backoff"))
+        async with clients(made, "a") as (waiting,):
+            await until(lambda: made.actor("a").view().state == "backoff")
+            with pytest.raises(MisfitError):
+                await made.board.switch(arm("a", 2), reason="deeper")
+            await until(lambda: waiting.lease)
+            assert waiting.arm() == arm("a", 0)
+
+
 @pytest.mark.parametrize("verdict", BAD)
 async def test_a_serving_engine_that_degrades_is_left_when_its_requests_have_ended(
     verdict: Verdict,
