@@ -33,8 +33,9 @@ log = structlog.get_logger()
 
 C = TypeVar("C")
 
-_COMING = frozenset({"backoff", "spawning", "loading", "probing"})
-"""States of an engine that does not hold all its memory yet, and is going to."""
+_COMING = frozenset({"releasing", "backoff", "spawning", "loading", "probing"})
+"""States of an engine that does not hold all its memory, and is going to: also of one that
+has died, and whose supervisor starts it again."""
 
 _HINT = (
     "unload one of them, take persistent from its group, or ask for a smaller context or "

@@ -137,6 +137,10 @@ class FakeActor:
         """It died of something else."""
         self._fail(outcome)
 
+    def end(self) -> None:
+        """Its process has ended; whether it is started again is not said yet."""
+        self._become("releasing")
+
     def recover(self) -> None:
         """The restart after a crash succeeded."""
         self._judge()

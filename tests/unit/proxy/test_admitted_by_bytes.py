@@ -135,6 +135,16 @@ async def test_beside_a_persistent_one_that_leaves_too_little_it_is_refused() ->
         assert made.serving() == ["a@0", "e@0"], "an operator may"
 
 
+async def test_what_a_dying_engine_gives_back_is_kept_for_its_restart() -> None:
+    card = Card(9, a=6, b=6)
+    async with bench(groups=[FREELY], account=card) as made:
+        await made.board.bring_up("a", "a test")
+        made.actor("a").end()
+        card.down.add("a")
+        await made.board.bring_up("b", "a test")
+        assert [one.subject for one in made.decisions] == ["a"], "or both would hold the card"
+
+
 async def test_an_unknown_need_is_loaded_alone() -> None:
     async with bench(groups=[FREELY], account=Card(90, c=None)) as made:
         for profile in ("a", "b", "c"):
