@@ -123,7 +123,7 @@ class World:
                 for _ in range(number % 3 + 1):
                     self.deliver()
             case "spawn":
-                self.finish_spawn(number, ok=number % 4 != 0)
+                self.finish_spawn(number, ok=number % 2 == 0)
             case "exit":
                 self.exit(number)
             case "probe":
@@ -154,7 +154,8 @@ class World:
             self.alive = start
             self.post(Spawned(start=start, pid=100 + start, now=self.now))
         else:
-            self.post(SpawnFailed(start=start, now=self.now, jitter=0.5, cause=cause(number)))
+            failed = cause(number // 2)  # an odd number: every class has one
+            self.post(SpawnFailed(start=start, now=self.now, jitter=0.5, cause=failed))
 
     def exit(self, number: int) -> None:
         if self.alive is None or (self.wedge and self.killed):
