@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed-dev
 DEMO   := .venv-demo
 DEMO_STAMP := $(DEMO)/.installed
 
-.PHONY: demo test check bench fuzz endurance systemd docs clean format lint types contracts deps spelling
+.PHONY: demo test check bench fuzz endurance faults systemd docs clean format lint types contracts deps spelling
 
 demo: $(DEMO_STAMP)  ## measure the two bundled models on this machine, choose, and serve
 	$(DEMO)/bin/mtpd demo $(DEMO_ARGS)
@@ -48,6 +48,9 @@ fuzz: $(STAMP)  ## schemathesis over the control API, many times as often as in 
 
 endurance: $(STAMP)  ## the tests that `make test` runs in part, in full
 	MTPD_ENDURANCE=1 $(BIN)/pytest --all-must-run -o min_tests=4 -o min_tests_that_need= tests/faults/test_switches_under_load.py tests/faults/test_restarts_under_load.py
+
+faults: $(STAMP)  ## the fault suite with its full counts: 5 000 simulated worlds, 200 kills, ...
+	MTPD_ENDURANCE=1 $(BIN)/pytest --all-must-run -o min_tests=20 -o min_tests_that_need= -n 2 --dist worksteal tests/faults
 
 systemd: $(STAMP)  ## the units under a real systemd in namespaces of its own; needs root
 	MTPD_REQUIRE=nested $(BIN)/pytest -m nested

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.fakes.script import Script
 
-__all__ = ["Share", "bury", "counter", "free"]
+__all__ = ["OVERHEAD", "Share", "bury", "counter", "free", "printed_mib"]
 
 OVERHEAD = 54 * MIB
 """What the driver takes beside the printed buffers (facts/real_gpu_27b.md)."""
@@ -33,14 +33,19 @@ def free(root: Path) -> int:
     return VRAM_TOTAL - int(counter(root, "vram").read_text())
 
 
+def printed_mib(lines: Iterable[str], name: str) -> float:
+    """Sum of the buffers that a log lists for a device."""
+    found = [m.groups() for m in map(_BUFFER.search, lines) if m is not None]
+    return sum(float(mib) for where, mib in found if where == name)
+
+
 class Share:
     """What one engine takes of the card, from its load until its end."""
 
     def __init__(self, script: Script, lines: Iterable[str], *, depth: int) -> None:
         self._root = Path(script.machine or "/nonexistent")
         name = "" if script.device is None else script.device.name
-        found = [m.groups() for m in map(_BUFFER.search, lines) if m is not None]
-        printed = sum(float(mib) for where, mib in found if where == name)
+        printed = printed_mib(lines, name)
         spills = script.spill_at_depth is not None and depth >= script.spill_at_depth
         self._spilled = script.spill_mib * MIB if spills else 0
         self._taken = round(printed * MIB) + OVERHEAD - self._spilled
