@@ -12,6 +12,7 @@ import anyio
 import click
 
 from mtpd.clock import SystemClock
+from mtpd.compat.drafter import MTP_HEADS
 from mtpd.config.directories import Directories, find_config
 from mtpd.engine.needed import find_needed
 from mtpd.errors import StateError
@@ -19,10 +20,10 @@ from mtpd.store.token_file import TokenFile
 from mtpd.views import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import TypeVar
 
-    from mtpd.config.model import Config
+    from mtpd.config.model import Config, Profile
     from mtpd.types import EngineBinary
 
     CommandT = TypeVar("CommandT", bound=Callable[..., None])
@@ -92,6 +93,21 @@ def unread(given: Path | None) -> tuple[str, ...]:
 
 def engine_warnings(loaded: Config, binary: EngineBinary | None) -> tuple[str, ...]:
     """What is odd about this engine for this configuration."""
+    return slot_warnings(loaded.profiles.values()) + _wrong_device(loaded, binary)
+
+
+def slot_warnings(profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """That MTP heads draft for several slots, where a profile accepts that."""
+    return tuple(
+        f"{one.name} drafts with {one.drafter.word} for {one.slots} slots, which its profile"
+        " accepts (drafter.several_slots): builds of llama-server were seen to put text of one slot"
+        " into another's answer, and to accept no draft"
+        for one in profiles
+        if one.slots > 1 and one.drafter.several_slots and one.drafter.word in MTP_HEADS
+    )
+
+
+def _wrong_device(loaded: Config, binary: EngineBinary | None) -> tuple[str, ...]:
     if binary is None or binary.kind != "embedded" or loaded.hardware is None:
         return ()
     message = (

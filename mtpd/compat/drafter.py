@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mtpd.compat.arguments import Option
     from mtpd.compat.remarks import Import
 
-__all__ = ["DEFAULT_DEPTH", "KINDS", "put_drafter"]
+__all__ = ["DEFAULT_DEPTH", "KINDS", "MTP_HEADS", "put_drafter"]
 
 KINDS = {
     "none": "none",
@@ -25,6 +25,10 @@ KINDS = {
     "draft-mtp-adaptive": "adaptive",
 }
 """``--spec-type`` to the drafter's name in a profile."""
+
+MTP_HEADS = frozenset({"mtp", "mtp-file", "adaptive"})
+"""Drafters whose head predicts several tokens. With several slots llama-server was seen to mix
+the slots' texts (ggml-org/llama.cpp 28286) and to accept nothing (27572)."""
 
 DEFAULT_DEPTH = 3
 """``--spec-draft-n-max`` where none is given, by the help of build b11434."""
@@ -83,6 +87,7 @@ class _Drafter:
             self.set("model", file.value, file)
         elif file is not None:
             self.tell(Kind.NOT_HONOURED, file, f"a drafter of kind {kind!r} has no file here")
+        self.several_slots(kind, origin)
         self.depth(kind, origin)
         self.p_min()
         self.kv_type(kv_type, origin)
@@ -117,6 +122,18 @@ class _Drafter:
             if option is not None:
                 message = "without a --spec-type that drafts, it has no effect"
                 self.tell(Kind.NOTE, option, message)
+
+    def several_slots(self, kind: str, origin: Option) -> None:
+        """What the file asks for is done, and its danger told; mtpd's own files must say so."""
+        slots = self.into.value((*self.at, "slots"))
+        if kind not in MTP_HEADS or not isinstance(slots, int) or slots == 1:
+            return
+        self.set("several_slots", "accept", origin)
+        message = (
+            f"builds of llama-server were seen to put text of one of {slots} slots into another's"
+            " answer with it, and to accept no draft: -np 1 is safe"
+        )
+        self.tell(Kind.CHANGED, origin, message, setting=(*self.at, "slots"))
 
     def depth(self, kind: str, origin: Option) -> None:
         option = self.options.pop(_DEPTHS.get(kind, "spec-draft-n-max"), None)

@@ -120,6 +120,13 @@ class Import:
     ports: dict[str, int] = field(default_factory=dict)
     tokens: list[Token] = field(default_factory=list)
 
+    def value(self, path: tuple[str, ...]) -> object:
+        """What ``tree`` holds at a path; None where nothing does."""
+        found: object = self.tree
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
     def put(self, path: tuple[str, ...], value: object, *, line: int, key: Path) -> None:
         """Set a value of ``tree``, with the place that it comes from.
 

@@ -12,6 +12,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mtpd.compat.drafter import MTP_HEADS
 from mtpd.config.model import Group, Objective, Pool, Profile
 from mtpd.config.words import check_path
 
@@ -36,7 +37,7 @@ def check_drafters(path: Path, model_name: str, model: ModelTable) -> Iterator[t
         model_name: What clients ask for.
         model: Its table.
     """
-    yield from _drafter((*path, "drafter"), model.drafter)
+    yield from _drafter((*path, "drafter"), model.drafter, model.slots)
     if not model.drafters:
         return
     if "drafter" in model.model_fields_set:
@@ -48,7 +49,7 @@ def check_drafters(path: Path, model_name: str, model: ModelTable) -> Iterator[t
     seen: set[str] = set()
     for number, drafter in enumerate(model.drafters):
         here, label = (*path, "drafters", number), _label(drafter)
-        yield from _drafter(here, drafter)
+        yield from _drafter(here, drafter, model.slots)
         if not _LABEL.fullmatch(label):
             yield (*here, "name"), f"{label!r} is not a name: letters, digits and . _ -"
         elif label in seen:
@@ -56,7 +57,8 @@ def check_drafters(path: Path, model_name: str, model: ModelTable) -> Iterator[t
         seen.add(label)
 
 
-def _drafter(path: Path, drafter: DrafterTable) -> Iterator[tuple[Path, str]]:
+def _drafter(path: Path, drafter: DrafterTable, slots: int) -> Iterator[tuple[Path, str]]:
+    yield from _several_slots(path, drafter, slots)
     if drafter.kind == "none":
         for key, given in (("max_depth", drafter.max_depth), ("depth", drafter.depth)):
             if given and "kind" in drafter.model_fields_set:
@@ -76,6 +78,16 @@ def _drafter(path: Path, drafter: DrafterTable) -> Iterator[tuple[Path, str]]:
         if drafter.kind not in _NEEDS_FILE:
             yield (*path, "model"), f"is not used where kind is {drafter.kind!r}"
         yield from check_path((*path, "model"), drafter.model)
+
+
+def _several_slots(path: Path, drafter: DrafterTable, slots: int) -> Iterator[tuple[Path, str]]:
+    if slots > 1 and drafter.kind in MTP_HEADS and drafter.several_slots == "refuse":
+        told = (
+            f"{drafter.kind!r} with {slots} slots: builds of llama-server were seen to put text of"
+            " one slot into another's answer, and to accept no draft: set slots = 1, or"
+            " several_slots = 'accept' beside it for a build that does neither"
+        )
+        yield (*path, "kind"), told
 
 
 def variant_names(name: str, model: ModelTable) -> Iterator[tuple[Path, str]]:

@@ -84,6 +84,10 @@ class DrafterTable(Table):
             each position is that of the drafts that reached it, at this `p_min` and no other.
         model: The file of `mtp-file`, `draft-model` and `eagle3`. Unset: none, as the other kinds
             have.
+        several_slots: Whether a head that predicts several tokens (`mtp`, `mtp-file`, `adaptive`)
+            may draft where `slots` is above 1. Builds of llama-server were seen to put text of one
+            slot into another's answer then, and to accept no draft at all: `accept` it only for a
+            build that does neither.
     """
 
     kind: DrafterWord = "none"
@@ -91,6 +95,7 @@ class DrafterTable(Table):
     depth: int | None = Field(default=None, ge=0, le=16)
     p_min: float = Field(default=0.0, ge=0.0, lt=1.0)
     model: Text | None = None
+    several_slots: Literal["refuse", "accept"] = "refuse"
 
 
 class FiltersTable(Table):

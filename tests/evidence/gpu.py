@@ -100,7 +100,7 @@ def _configure(place: Place, model: Path, *, card: bool) -> Path:
     models = "".join(
         f'[models.{name}]\nmodel = "{model}"\ncontext = 4096\nslots = 2\nkv_type = "q8_0"\n'
         f'fit = "{fit}"\nflash_attention = "on"\n'
-        f'drafter = {{ kind = "mtp", max_depth = {DEEPEST} }}\n'
+        f'drafter = {{ kind = "mtp", max_depth = {DEEPEST}, several_slots = "accept" }}\n'
         for name, fit in (("engine-fit", "engine"), ("planned", "auto"))
     )
     config = place.folder / "mtpd.toml"

@@ -54,6 +54,7 @@ context = 2048
 [models.alpha.drafter]
 kind = "mtp"
 max_depth = 3
+several_slots = "accept"
 [models.beta]
 model = "{beta}"
 context = 2048

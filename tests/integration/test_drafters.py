@@ -10,7 +10,7 @@ from mtpd.engine import prom
 from mtpd.engine.prom import SpecCounters
 from tests.contract.harness import EMBEDDED, serving
 from tests.contract.requests import completion
-from tests.fakes.house import daemon_at, home, run_operation
+from tests.fakes.house import daemon_at, home, run_operation, write_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,3 +118,24 @@ async def test_a_tuning_compares_the_drafters_of_a_model_and_names_what_the_engi
                 assert reply.headers["X-Mtpd-Why"] == pool.reason
             async with client.get("/v1/models") as reply:
                 assert [one["id"] for one in (await reply.json())["data"]] == ["tiny"]
+
+
+async def test_an_image_is_refused_by_an_engine_that_drafts_and_ends_nothing() -> None:
+    """llama-server was seen to abort on an image while it drafts (ggml-org/llama.cpp 23398).
+
+    mtpd passes no projector, so the engine has no way to take one.
+    """
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    asked = {"model": "alpha", "max_tokens": 8}
+    async with home() as place:
+        write_config(place, binary="embedded")
+        text = place.config.read_text()
+        place.config.write_text(text.replace("max_depth = 3", "max_depth = 3\ndepth = 2", 1))
+        async with daemon_at(place) as (running, client):
+            for content, served in (([image], False), ("Say it.", True)):
+                body = asked | {"messages": [{"role": "user", "content": content}]}
+                async with client.post("/v1/chat/completions", json=body) as reply:
+                    assert (reply.status == 200) is served, await reply.text()
+                    assert reply.headers["X-Mtpd-Depth"] == "2"
+            (engine,) = (await running.control.status()).engines
+            assert (engine.starts, engine.failure) == (1, None)

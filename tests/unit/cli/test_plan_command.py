@@ -26,7 +26,7 @@ slots = 2
 kv_type = "q8_0"
 draft_kv_type = "f16"
 fit = "{fit}"
-drafter = {{ kind = "mtp", max_depth = 5, depth = 3 }}
+drafter = {{ kind = "mtp", max_depth = 5, depth = 3, several_slots = "accept" }}
 """
 
 
@@ -246,3 +246,11 @@ vram_mib = 900
     assert "secret" not in result.stdout
     shown = json.loads(run(plan, "w", "--config", path, "--json").stdout)
     assert (shown["kind"], shown["check"], shown["vram_mib"]) == ("opaque", None, 900)
+
+
+def test_a_head_for_several_slots_is_planned_with_a_warning(home: Path) -> None:
+    warnings = json.loads(run(plan, "big", "--config", big(home), "--json").output)["warnings"]
+    assert any(
+        "big drafts with mtp for 2 slots, which its profile accepts (drafter.several_slots)" in one
+        for one in warnings
+    )

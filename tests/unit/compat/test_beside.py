@@ -136,7 +136,7 @@ def test_a_remark_tells_the_value_that_is_in_force() -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_value_of_its_own_line_is_not_told_twice() -> None:
     told = remarks(write(FLAGS + " --spec-type mtp"))
-    assert len(told) == 5
+    assert len(told) == 6
     assert not any("in force" in one for one in told)
     (found,) = [one for one in remarks(write(FLAGS), models__m__kv_type="f16") if "in force" in one]
     assert found.endswith("; in force is f16 (command line)")

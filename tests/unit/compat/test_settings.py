@@ -347,3 +347,19 @@ def test_words_of_a_block_have_their_own_lines() -> None:
 def test_what_a_model_is_for(flags: str, keys: dict[str, Any]) -> None:
     found = model(flags)
     assert {key: found[key] for key in ("purpose", "pooling") if key in found} == keys
+
+
+@pytest.mark.parametrize("kind", ["draft-mtp", "draft-mtp-adaptive"])
+def test_a_head_with_several_slots_is_taken_over_with_its_danger(kind: str) -> None:
+    made = one_model(f"-c 8192 -np 2 --spec-type {kind} --spec-draft-n-max 2")
+    assert profile(made)["drafter"]["several_slots"] == "accept"
+    assert any("text of one of 2 slots into another's" in one for one in told(made, Kind.CHANGED))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ["-np 1 --spec-type draft-mtp --spec-draft-n-max 2", "-np 4 --spec-type ngram-simple"],
+)
+def test_other_drafters_and_one_slot_are_not_warned_of(flags: str) -> None:
+    made = one_model(f"-c 8192 {flags}")
+    assert "several_slots" not in profile(made)["drafter"]

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+SEVERAL_SLOTS = (
+    "with 2 slots: builds of llama-server were seen to put text of one slot into another's answer,"
+    " and to accept no draft: set slots = 1, or several_slots = 'accept' beside it for a build that"
+    " does neither"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -243,6 +250,16 @@ if TYPE_CHECKING:
         (
             '[pools.p]\nmembers = ["tiny-chained"]\nmin_context = 0\n',
             "mtpd.toml:3: pools.p.min_context: must be greater than or equal to 1, not 0",
+        ),
+        *(
+            (
+                (
+                    "[models.m]\nmodel = 'm'\nslots = 2\n"
+                    f"drafter = {{ kind = '{kind}', max_depth = 2{more} }}\n"
+                ),
+                f"mtpd.toml:4: models.m.drafter.kind: '{kind}' {SEVERAL_SLOTS}",
+            )
+            for kind, more in (("mtp", ""), ("mtp-file", ", model = 'h'"), ("adaptive", ""))
         ),
         (
             (
