@@ -14,6 +14,7 @@ const SPANS = {
   "24 h": [86_400, 300],
 };
 const READ_MS = 10_000;
+const HOTTEST_C = 110;
 const METRICS = "decode_tps,stream_tps,joules_per_token,power_w,edge_c,junction_c,requests_waiting";
 
 const SPEED = [
@@ -128,12 +129,14 @@ function plotted(body, title, format) {
 
 function options(rows) {
   const right = rows.some(({ scale }) => scale === "right");
+  // Else the line of the cap and that of the gate, the highest of both sides, would be one.
+  const floor = rows.some(({ limit }) => limit === "gate_edge_c") ? HOTTEST_C : 1;
   const size = 54;
   return {
     legend: { show: false },
     cursor: { points: { size: 6 }, y: false },
     padding: [10, right ? 0 : 12, 0, 0],
-    scales: { x: { time: true }, y: { range: fromZero }, right: { range: fromZero } },
+    scales: { x: { time: true }, y: { range: fromZero(1) }, right: { range: fromZero(floor) } },
     axes: [
       axis({ space: 70, values: (_plot, moments) => moments.map(clock) }),
       axis({ scale: "y", size }),
@@ -158,8 +161,8 @@ function clock(seconds) {
   return new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 }
 
-function fromZero(_plot, _low, high) {
-  return [0, Math.max(high ?? 0, 1) * 1.1];
+function fromZero(floor) {
+  return (_plot, _low, high) => [0, Math.max((high ?? 0) * 1.1, floor)];
 }
 
 /** A value between two gaps has no line: it is a point, or nobody would see it. */
