@@ -152,6 +152,8 @@ class Sensing:
 
     async def look(self, profile: Profile) -> Found:
         """Find a model's measurements and compare what they hold for with what is so now."""
+        if profile.opaque is not None:
+            return Found()  # another program has no model file, and nothing of it is measured
         try:
             now = await to_thread.run_sync(
                 self._planner.fingerprint, profile, abandon_on_cancel=True

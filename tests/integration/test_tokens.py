@@ -18,11 +18,14 @@ from click.testing import CliRunner
 from structlog.testing import capture_logs
 
 from mtpd.access import Scope
+from mtpd.api.auth import OPEN
 from mtpd.api.gate import BURST
+from mtpd.api.routes import ROUTES
 from mtpd.cli.mtpctl import cli as mtpctl
 from mtpd.clock import SystemClock
 from mtpd.config.data import bundled_model
 from mtpd.errors import EXIT_CONFIG, ConfigError, MtpdError
+from mtpd.proxy.endpoints import ENDPOINTS, FORMS, READS
 from mtpd.store.token_file import TokenFile
 from tests.fakes.clock import FakeClock
 from tests.fakes.house import Home, daemon_at, home, run_operation
@@ -382,3 +385,25 @@ async def test_a_token_is_nowhere_but_with_its_client() -> None:
         probe = place.root / "probe"
         probe.write_text("canary-4711")
         assert secrets_seen(place, "canary-4711") == [str(probe)], "the search finds what is there"
+
+
+async def test_no_route_opens_without_the_right_token() -> None:
+    """Every path that there is, without a token and with wrong ones."""
+    clock = FakeClock()
+    async with home() as place, daemon_at(place, clock=clock) as (_, client):
+        known = made(place, "ops", Scope.ADMIN)
+        ended, _ = token_file(place).add(
+            "guest", frozenset({Scope.ADMIN}), expires=clock.utc() + timedelta(hours=1)
+        )
+        clock.advance(3600)
+        # The page itself holds nothing of the daemon: a token is typed into it.
+        doors = {(route.method, route.path.replace("{id}", "x")) for route in ROUTES}
+        doors |= {("POST", one.path) for one in (*ENDPOINTS, *FORMS)}
+        doors |= {("GET", path) for path in (*READS, "/running", "/unload", "/logs")}
+        doors |= {("GET", "/upstream/alpha/slots"), ("GET", "/props"), ("POST", "/nowhere")}
+        for method, path in sorted(doors):
+            if path in OPEN:
+                assert await status_of(client, method, path) == 200
+                continue
+            for secret in (None, "sk-any", known[:-1], f"{known}x", ended):
+                assert await status_of(client, method, path, secret) == 401, (path, secret)
