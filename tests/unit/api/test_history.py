@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+import re
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
 from mtpd.api.routes import PREFIX
+from mtpd.control.history import SERIES
+from mtpd.history_views import UNITS
+from mtpd.log_views import ABOUT
+from mtpd.series import RINGS, Ring
 from mtpd.views import encode
 from tests.fakes import devices
 from tests.fakes.backend import ScriptedBackend, Served, serving
 
-if TYPE_CHECKING:
-    from pathlib import Path
+HTTP = (Path(__file__).parents[3] / "docs" / "http_api.md").read_text(encoding="utf-8")
 
 
 async def asked(served: Served, query: str) -> tuple[int, Any]:
@@ -56,3 +62,22 @@ async def test_what_cannot_be_is_refused(query: str, told: str, tmp_path: Path) 
         status, body = await asked(served, query)
     assert status == 400
     assert body["detail"].startswith(told)
+
+
+def test_the_documentation_has_every_metric_with_its_unit_and_the_bounds() -> None:
+    part = HTTP[HTTP.index("## The last hours") : HTTP.index("## Models")]
+    rows = re.findall(r"^\| ((?:`[a-z_]+`(?:, )?)+) \| (\S+) \|", part, re.MULTILINE)
+    told = {name: unit for names, unit in rows for name in re.findall(r"[a-z_]+", names)}
+    assert told == UNITS
+    rings = [Ring(step_s, size) for step_s, size in RINGS]
+    held = sum(
+        len(kept) * kept.itemsize
+        for ring in rings
+        for kept in (ring._weight, ring._mean, ring._low, ring._high)
+    )
+    assert f"{SERIES} series of {math.ceil(held / 1024)} KiB" in " ".join(part.split())
+
+
+def test_the_documentation_has_everything_that_a_line_is_evidence_of() -> None:
+    part = HTTP[HTTP.index("| `about` | lines that say |") : HTTP.index("The last 1000 lines")]
+    assert re.findall(r"^\| `([a-z]+)` \| ", part, re.MULTILINE) == ["about", *ABOUT]

@@ -129,14 +129,16 @@ function plotted(body, title, format) {
 
 function options(rows) {
   const right = rows.some(({ scale }) => scale === "right");
-  // Else the line of the cap and that of the gate, the highest of both sides, would be one.
-  const floor = rows.some(({ limit }) => limit === "gate_edge_c") ? HOTTEST_C : 1;
+  // Both sides begin at zero: if both ended at their own highest value, lines would cover each
+  // other. Temperatures have a scale of their own, energy stays in the lower half.
+  const heat = rows.some(({ shape }) => shape === "celsius");
+  const [floor, low] = heat ? [HOTTEST_C, 1.1] : [1, 2];
   const size = 54;
   return {
     legend: { show: false },
     cursor: { points: { size: 6 }, y: false },
     padding: [10, right ? 0 : 12, 0, 0],
-    scales: { x: { time: true }, y: { range: fromZero(1) }, right: { range: fromZero(floor) } },
+    scales: { x: { time: true }, y: { range: fromZero(1, 1.1) }, right: { range: fromZero(floor, low) } },
     axes: [
       axis({ space: 70, values: (_plot, moments) => moments.map(clock) }),
       axis({ scale: "y", size }),
@@ -161,8 +163,8 @@ function clock(seconds) {
   return new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 }
 
-function fromZero(floor) {
-  return (_plot, _low, high) => [0, Math.max((high ?? 0) * 1.1, floor)];
+function fromZero(floor, times) {
+  return (_plot, _low, high) => [0, Math.max((high ?? 0) * times, floor)];
 }
 
 /** A value between two gaps has no line: it is a point, or nobody would see it. */
