@@ -103,7 +103,7 @@ def slot_warnings(profiles: Iterable[Profile]) -> tuple[str, ...]:
         " accepts (drafter.several_slots): builds of llama-server were seen to put text of one slot"
         " into another's answer, and to accept no draft"
         for one in profiles
-        if one.slots > 1 and one.drafter.several_slots and one.drafter.word in MTP_HEADS
+        if one.slots > 1 and one.drafter.several_slots == "accept" and one.drafter.word in MTP_HEADS
     )
 
 

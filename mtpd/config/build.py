@@ -263,7 +263,7 @@ def _drafter(table: DrafterTable, at: KeyPath, origins: Origins) -> DrafterConfi
         depth=table.depth,
         p_min=table.p_min,
         model=None if table.model is None else absolute(table.model, (*at, "model"), origins),
-        several_slots=table.several_slots == "accept",
+        several_slots=table.several_slots,
     )
 
 

@@ -38,7 +38,7 @@ class DrafterConfig:
         model: File of a separate head or draft model, or None.
         ngram: How a drafter of kind NGRAM looks into the text: "simple", "map-k", "map-k4v"
             or "mod".
-        several_slots: Whether an MTP head may draft for several slots.
+        several_slots: "accept" where an MTP head may draft for several slots, else "refuse".
     """
 
     kind: Drafter = Drafter.NONE
@@ -47,7 +47,7 @@ class DrafterConfig:
     p_min: float = 0.0
     model: str | None = None
     ngram: str = SIMPLE
-    several_slots: bool = False
+    several_slots: str = "refuse"
 
     @property
     def word(self) -> str:
