@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pygments.lexers.special import TextLexer
-
 from mtpd import __version__
 
 if TYPE_CHECKING:
@@ -37,9 +35,8 @@ html_css_files = ["mtpd.css"]
 
 
 def setup(app: Sphinx) -> None:
-    """Show the studies as they were written, and diagrams for a forge as their text."""
+    """Show the studies as they were written."""
     app.connect("source-read", _study)
-    app.add_lexer("mermaid", TextLexer)
 
 
 def _study(_app: Sphinx, page: str, content: list[str]) -> None:

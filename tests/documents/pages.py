@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.documents import command_lists, json_shapes, keys, metric_lists, studies
+from tests.documents import command_lists, json_shapes, keys, machines, metric_lists, studies
 
-__all__ = ["BLOCKS", "blocks_in", "pages", "written"]
+__all__ = ["BLOCKS", "FILES", "ROOT", "blocks_in", "pages", "written"]
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = {
@@ -20,8 +20,11 @@ BLOCKS = {
     **metric_lists.BLOCKS,
     **json_shapes.BLOCKS,
     **studies.BLOCKS,
+    **machines.BLOCKS,
 }
 """Every part by its name."""
+FILES = machines.FILES
+"""Files that the code makes as a whole, by their path in the repository."""
 _PART = re.compile(r"<!-- begin ([\w ]+) -->\n(.*?)<!-- end \1 -->", re.DOTALL)
 
 

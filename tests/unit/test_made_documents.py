@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.documents.pages import BLOCKS, blocks_in, pages, written
+from tests.documents.pages import BLOCKS, FILES, ROOT, blocks_in, pages, written
 from tests.documents.status_picture import drawing
 from tests.fakes import views
 
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 def test_a_page_is_as_the_code_has_it(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert written(text) == text, "run: python -m tests.documents"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_drawing_is_as_the_code_has_it(name: str) -> None:
+    assert (ROOT / name).read_text(encoding="utf-8") == FILES[name], (
+        "run: python -m tests.documents"
+    )
 
 
 def test_every_part_stands_on_one_page() -> None:
