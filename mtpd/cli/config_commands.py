@@ -96,7 +96,7 @@ def show(path: Path | None, *, origin: bool, as_json: bool) -> None:
         print_json(views)
         return
     for view in views:
-        text = f"{view.key} = {_toml(view.value)}"
+        text = _assignment(view.key, view.value)
         click.echo(_with_origin(text, view.origin) if origin else text)
 
 
@@ -127,10 +127,19 @@ def _checked(path: Path | None, *, strict: bool, unread: tuple[str, ...]) -> Con
     )
 
 
+def _assignment(key: str, value: Json) -> str:
+    """A key with its value; a list that the window does not hold has a line per item."""
+    text = f"{key} = {_toml(value)}"
+    if len(text) <= WIDTH or not isinstance(value, list):
+        return text
+    items = "".join(f"\n    {_toml(item)}," for item in value)
+    return f"{key} = [{items}\n]"
+
+
 def _with_origin(text: str, origin: str) -> str:
     """The value and its origin on one line of the window, else on two."""
     line = f"{text:<50}  # {origin}"
-    return line if len(line) <= WIDTH else f"{text}\n    # {origin}"
+    return line if len(line) <= WIDTH and "\n" not in text else f"{text}\n    # {origin}"
 
 
 def _toml(value: Json) -> str:

@@ -163,10 +163,12 @@ def alpha_table(rows: Sequence[DepthRowView], *, title: str = "acceptance by pos
     made.add_column("model", overflow="fold")
     for head in ("depth", "position", "acceptance", "interval", "accepted / offered"):
         made.add_column(head, justify="right")
+    named = ""
     for row in rows:
         for index, view in enumerate(row.acceptance):
+            name, named = row.arm.profile if row.arm.profile != named else "", row.arm.profile
             made.add_row(
-                cell(row.arm.profile if index == 0 else ""),
+                cell(name),
                 cell(str(row.arm.depth) if index == 0 else ""),
                 cell(f"{ALPHA}{view.position}"),
                 cell(percent(view.alpha.mid, 1)),

@@ -4,6 +4,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+import tomli
 
 from mtpd.access import Scope
 from mtpd.cli import configured
@@ -171,6 +172,19 @@ def test_show_with_origins_keeps_to_the_window(home: Path) -> None:
     assert lines[index + 1] == f"    # {path}:10"
     with_origin = [line for line in lines if "#" in line and not line.startswith("    #")]
     assert max(map(len, with_origin)) <= 80
+
+
+def test_a_list_that_the_window_does_not_hold_has_a_line_per_item(home: Path) -> None:
+    names = [f"a-model-with-a-long-name-{number}" for number in range(4)]
+    models = "".join(f'[models.{name}]\nmodel = "m"\n' for name in names)
+    path = write(home, f"{models}[pools.p]\nmembers = {json.dumps(names)}\n")
+    shown = run(config, "show", "--config", path, "--origin").stdout
+    start = shown.index("pools.p.members = [")
+    block = shown[start : shown.index("\n]", start) + 2]
+    assert tomli.loads(block)["pools"]["p"]["members"] == names
+    assert max(map(len, block.splitlines())) <= 80
+    assert shown[start + len(block) :].startswith(f"\n    # {path}:10\n")
+    assert block in run(config, "show", "--config", path).stdout
 
 
 def test_show_as_json_is_a_list_of_values(home: Path) -> None:
