@@ -301,10 +301,10 @@ class Client:
     def _connection(self) -> http.client.HTTPConnection:
         match self.target:
             case UnixTarget(path=path):
-                return _UnixConnection(path, CONNECT_S)
+                return _UnixConnection(path, min(CONNECT_S, self._answer_s))
             case HttpTarget(host=host, port=port, tls=tls):
                 make = http.client.HTTPSConnection if tls else http.client.HTTPConnection
-                return make(host, port, timeout=CONNECT_S)
+                return make(host, port, timeout=min(CONNECT_S, self._answer_s))
 
     def _unreachable(self, error: OSError) -> UnreachableError:
         why = error.strerror or str(error)

@@ -1,4 +1,7 @@
-"""``mtpd serve`` and ``mtpd demo``: the commands that run a daemon."""
+"""``mtpd serve`` and ``mtpd demo``: the commands that run a daemon.
+
+The daemon takes longer to load than all commands together, and only these two need it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ import click
 import structlog
 
 from mtpd import logs
-from mtpd.app import serve as serve_daemon
 from mtpd.cli.configured import unread
 from mtpd.cli.demo_report import show_progress, show_report
 from mtpd.cli.loading import load_config, strict_option
@@ -24,7 +26,6 @@ from mtpd.config.directories import Directories, find_config
 from mtpd.config.disk import ConfigOnDisk
 from mtpd.config.files import NO_MODEL
 from mtpd.config.remarks import not_honoured, remark_text
-from mtpd.demo import Demo, run_demo
 from mtpd.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def serve(
     directories = Directories.resolve(
         os.environ, state=state_dir, runtime=runtime_dir, cache=cache_dir
     )
+    from mtpd.app import serve as serve_daemon  # noqa: PLC0415  # see the module
+
     _run(
         serve_daemon,
         config,
@@ -149,6 +152,8 @@ def demo(port: int, *, once: bool, as_json: bool, threads: int, verbose: bool) -
     """
     logs.configure(json=False, level="info" if verbose else "error")
     end_as_ctrl_c_does(signal.SIGTERM, signal.SIGHUP)
+    from mtpd.demo import Demo, run_demo  # noqa: PLC0415  # see the module
+
     wanted = Demo(port=port, threads=threads)
     _run(
         run_demo,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.text import Text
 
+from mtpd.cli import completing
 from mtpd.cli.cells import clock_text
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.following import follow as follow_stream
@@ -31,7 +32,7 @@ _DAEMON: Final = "mtpd"
 
 
 @click.command()
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=completing.models)
 @click.option("-f", "--follow", is_flag=True, help="Go on with the lines that come.")
 @click.option(
     "--tail",

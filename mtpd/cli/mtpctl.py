@@ -13,8 +13,9 @@ import click
 
 from mtpd import __version__
 from mtpd.api.filters import OLDEST, parse_position, unknown_types, wants
-from mtpd.cli import explaining, lists, operations, quality_commands
+from mtpd.cli import completing, explaining, lists, operations, quality_commands
 from mtpd.cli.client import StreamEvent, segment
+from mtpd.cli.completion_command import completion_command
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.doctor_command import doctor
 from mtpd.cli.failure import exit_code_of
@@ -68,7 +69,7 @@ def status(session: Session) -> None:
 
 
 @cli.command()
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=completing.models)
 @connected
 def models(session: Session, model: str | None) -> None:
     """List the models, or show one MODEL with its depth table."""
@@ -81,10 +82,22 @@ def models(session: Session, model: str | None) -> None:
 
 
 @cli.command()
-@click.option("--model", metavar="MODEL", help="Only of this model.")
+@click.option(
+    "--model", metavar="MODEL", shell_complete=completing.models, help="Only of this model."
+)
 @click.option("--depth", type=click.IntRange(0, 64), metavar="N", help="Only at this depth.")
-@click.option("--workload", metavar="NAME", help="Only of this workload.")
-@click.option("--operation", metavar="ID", help="Only those that this operation took.")
+@click.option(
+    "--workload",
+    metavar="NAME",
+    shell_complete=completing.workloads,
+    help="Only of this workload.",
+)
+@click.option(
+    "--operation",
+    metavar="ID",
+    shell_complete=completing.operations,
+    help="Only those that this operation took.",
+)
 @click.option("--id", "ids", type=Ids(), metavar="IDS", help="Only these, e.g. 1-12,17.")
 @click.option("--limit", type=LIMIT, metavar="N", help="Rows at most [default: 50; all of --id].")
 @connected
@@ -117,7 +130,12 @@ def measurements(
 
 
 @cli.command()
-@click.option("--subject", metavar="NAME", help="Only about this pool or model.")
+@click.option(
+    "--subject",
+    metavar="NAME",
+    shell_complete=completing.subjects,
+    help="Only about this pool or model.",
+)
 @click.option(
     "--limit", type=LIMIT, metavar="N", default=20, show_default=True, help="Rows at most."
 )
@@ -131,8 +149,19 @@ def decisions(session: Session, *, subject: str | None, limit: int) -> None:
 
 
 @cli.command()
-@click.argument("decision", type=click.IntRange(min=1), required=False, metavar="[ID]")
-@click.option("--subject", metavar="NAME", help="The latest about this pool or model.")
+@click.argument(
+    "decision",
+    type=click.IntRange(min=1),
+    required=False,
+    metavar="[ID]",
+    shell_complete=completing.decisions,
+)
+@click.option(
+    "--subject",
+    metavar="NAME",
+    shell_complete=completing.subjects,
+    help="The latest about this pool or model.",
+)
 @connected
 def explain(session: Session, decision: int | None, *, subject: str | None) -> None:
     """Show why: decision ID, or the latest one, with all that it stands on."""
@@ -158,7 +187,12 @@ def config(session: Session) -> None:
     "-f/-n", "--follow/--no-follow", default=True, help="Go on, or end with the latest event."
 )
 @click.option("--since", metavar="ID", help="After this event (BOOT-SEQ); 0: all that are kept.")
-@click.option("--types", metavar="LIST", help="Only these, e.g. decision,engine.transition.")
+@click.option(
+    "--types",
+    metavar="LIST",
+    shell_complete=completing.event_types,
+    help="Only these, e.g. decision,engine.transition.",
+)
 @connected
 def events(session: Session, *, follow: bool, since: str | None, types: str | None) -> None:
     """Print events as they happen; --json prints one JSON object per line."""
@@ -219,6 +253,7 @@ for command in (
     quarantine,
     top,
     schema_command(lambda: MTPCTL),
+    completion_command("mtpctl"),
 ):
     cli.add_command(command)
 

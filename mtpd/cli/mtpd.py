@@ -10,6 +10,7 @@ import sys
 import click
 
 from mtpd import __version__
+from mtpd.cli.completion_command import completion_command
 from mtpd.cli.config_commands import check, config
 from mtpd.cli.daemon_commands import demo, serve
 from mtpd.cli.failure import exit_code_of
@@ -43,6 +44,7 @@ for command in (
 ):
     cli.add_command(command)
 cli.add_command(schema_command(mtpd_shapes))
+cli.add_command(completion_command("mtpd"))
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import click
 from rich.console import Group
 from rich.text import Text
 
-from mtpd.cli import lists, render
+from mtpd.cli import completing, lists, render
 from mtpd.cli.cells import grid, line, size
 from mtpd.cli.client import segment
 from mtpd.cli.decode import decode, decode_all
@@ -49,7 +49,7 @@ DEPTHS = click.option(
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=completing.models)
 @click.option(
     "--depth", type=click.IntRange(0, MAX_DEPTH), metavar="N", help="Instead of the chosen one."
 )
@@ -76,7 +76,7 @@ def switch(
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=completing.models)
 @DETACH
 @connected
 def load(session: Session, model: str, *, detach: bool) -> None:
@@ -85,7 +85,7 @@ def load(session: Session, model: str, *, detach: bool) -> None:
 
 
 @click.command()
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=completing.models)
 @DETACH
 @connected
 def unload(session: Session, model: str | None, *, detach: bool) -> None:
@@ -123,7 +123,7 @@ def limited(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command()
-@click.argument("subject", required=False)
+@click.argument("subject", required=False, shell_complete=completing.subjects)
 @click.option(
     "--method",
     type=click.Choice(["model-based", "sweep"]),
@@ -168,7 +168,7 @@ def tune(
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=completing.models)
 @DEPTHS
 @limited
 @DETACH
@@ -198,7 +198,7 @@ def sweep(
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=completing.models)
 @click.option(
     "--depth",
     type=click.IntRange(1, MAX_DEPTH),
@@ -248,7 +248,7 @@ def list_operations(session: Session, *, limit: int) -> None:
 
 
 @operations.command()
-@click.argument("operation", metavar="ID")
+@click.argument("operation", metavar="ID", shell_complete=completing.operations)
 @connected
 def show(session: Session, operation: str) -> None:
     """Show one operation."""
@@ -257,7 +257,7 @@ def show(session: Session, operation: str) -> None:
 
 
 @operations.command()
-@click.argument("operation", metavar="ID")
+@click.argument("operation", metavar="ID", shell_complete=completing.operations)
 @connected
 def cancel(session: Session, operation: str) -> None:
     """Ask an operation to end; what it has measured is kept."""

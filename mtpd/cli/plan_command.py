@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 from mtpd.cli.configured import (
     config_option,
@@ -37,7 +38,7 @@ from mtpd.config.files import unreadable
 from mtpd.control.memory_rows import memory_view
 from mtpd.control.shapes import DeviceBudget, described, forecast_now, logged_sums
 from mtpd.engine.command import build
-from mtpd.errors import NotFoundError
+from mtpd.errors import MtpdError, NotFoundError
 from mtpd.gpu.detect import detect
 from mtpd.supervise.logfile import log_path
 from mtpd.types import TcpEndpoint, UnixEndpoint
@@ -50,12 +51,22 @@ if TYPE_CHECKING:
 
 __all__ = ["plan"]
 
+
+def _models(ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
+    """The models of the configuration, for a shell; of one with errors none."""
+    try:
+        known = load_config(config_path(ctx.params.get("path"))).profiles
+    except MtpdError:
+        return []
+    return [CompletionItem(name) for name in known if name.startswith(begun)]
+
+
 _KEY_PLACEHOLDER = "a-new-key-per-start"
 _MIB = 2**20
 
 
 @click.command
-@click.argument("model")
+@click.argument("model", shell_complete=_models)
 @click.option("--depth", type=click.IntRange(min=0), metavar="N", help="Plan for this draft depth.")
 @click.option(
     "--hardware",

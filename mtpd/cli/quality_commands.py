@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mtpd.cli import completing
 from mtpd.cli.client import segment
 from mtpd.cli.decode import decode, decode_all
 from mtpd.cli.quality_lists import baseline_report, baseline_table, measured, told
@@ -42,7 +43,7 @@ CONTEXT = click.option(
 
 
 @click.command()
-@click.argument("models", nargs=-1, metavar="[MODEL [VARIANT]]")
+@click.argument("models", nargs=-1, metavar="[MODEL [VARIANT]]", shell_complete=completing.models)
 @click.option(
     "--corpus",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -93,7 +94,7 @@ def ppl(
 
 
 @click.command()
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=completing.models)
 @click.option(
     "--prompt-tokens",
     type=click.IntRange(0, 1_048_576),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Group
 
+from mtpd.cli import completing
 from mtpd.cli.cells import cell, duration, grid, line
 from mtpd.cli.client import segment
 from mtpd.cli.decode import decode, decode_all
@@ -35,7 +36,7 @@ def list_(session: Session) -> None:
 
 
 @quarantine.command()
-@click.argument("which", metavar="ID")
+@click.argument("which", metavar="ID", shell_complete=completing.quarantined)
 @connected
 def clear(session: Session, which: str) -> None:
     """Let the request ID try again."""

@@ -9,6 +9,7 @@ import click
 from rich.console import Group
 from rich.text import Text
 
+from mtpd.cli import completing
 from mtpd.cli.cells import cell, grid, line, size, table
 from mtpd.cli.decode import decode
 from mtpd.cli.group import Commands
@@ -37,7 +38,7 @@ def recipe(**_connection: object) -> None:
 
 
 @recipe.command()
-@click.argument("model")
+@click.argument("model", shell_complete=completing.models)
 @click.option("--run", "make", is_flag=True, help="Make the file, beside the original.")
 @click.option(
     "--corpus",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mtpd.cli import completing
 from mtpd.cli.decode import decode
 from mtpd.cli.session import Session, connected
 from mtpd.errors import MtpdError
@@ -26,7 +27,9 @@ _FORMATS = {".md": "md", ".csv": "csv", ".json": "json", ".html": "html", ".htm"
 
 
 @click.command()
-@click.argument("subject", required=False, metavar="[MODEL|POOL]")
+@click.argument(
+    "subject", required=False, metavar="[MODEL|POOL]", shell_complete=completing.subjects
+)
 @click.option(
     "--format",
     "form",

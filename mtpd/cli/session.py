@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-__all__ = ["Session", "connected", "connection_options", "read_token"]
+    from mtpd.cli.client import Target
 
+__all__ = ["Connection", "Session", "connected", "connection_options", "read_token"]
+
+_CONNECTION = ("socket_path", "url", "token_file", "as_json")
 TOKEN_BYTES = 4096
 """Of a token file, which holds one line."""
 
@@ -84,16 +87,8 @@ def connected(command: Callable[Concatenate[Session, P], None]) -> Callable[...,
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
-        socket_path, url = kwargs.pop("socket_path"), kwargs.pop("url")
-        as_json, token_file = kwargs.pop("as_json"), kwargs.pop("token_file")
-        context = click.get_current_context().parent
-        while context is not None:
-            as_json = as_json or context.params["as_json"]
-            token_file = token_file or context.params["token_file"]
-            if socket_path is None and url is None:  # the nearer place wins as a whole
-                socket_path, url = context.params["socket_path"], context.params["url"]
-            context = context.parent
-        session = _open(socket_path=socket_path, url=url, token_file=token_file, as_json=as_json)
+        own = {name: kwargs.pop(name) for name in _CONNECTION}
+        session = _open(Connection.given(own, click.get_current_context().parent))
         try:
             command(session, *args, **kwargs)
         except ApiError as error:
@@ -104,26 +99,65 @@ def connected(command: Callable[Concatenate[Session, P], None]) -> Callable[...,
     return connection_options(run)
 
 
-def _open(
-    *, socket_path: str | None, url: str | None, token_file: Path | None, as_json: bool
-) -> Session:
-    if socket_path and url:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """What the options say that every command takes."""
+
+    socket_path: str | None = None
+    url: str | None = None
+    token_file: Path | None = None
+    as_json: bool = False
+
+    @classmethod
+    def given(cls, own: Mapping[str, Any], context: click.Context | None) -> Connection:
+        """A command's own options, and those before its name; the nearer ones win."""
+        found = cls(**{name: own[name] for name in _CONNECTION if name in own})
+        while context is not None:
+            before = cls(
+                **{name: value for name, value in context.params.items() if name in _CONNECTION}
+            )
+            named = (found.socket_path, found.url) != (None, None)
+            addressed = found if named else before
+            found = cls(
+                socket_path=addressed.socket_path,  # the nearer place wins as a whole
+                url=addressed.url,
+                token_file=found.token_file or before.token_file,
+                as_json=found.as_json or before.as_json,
+            )
+            context = context.parent
+        return found
+
+    def target(self) -> Target:
+        """Where the daemon is.
+
+        Raises:
+            ValueError: The URL is none.
+            MtpdError: The token cannot be read.
+        """
+        return find_target(
+            socket_path=self.socket_path,
+            url=self.url,
+            token=read_token(self.token_file, os.environ) if self.url else None,
+            environment=os.environ,
+        )
+
+
+def _open(given: Connection) -> Session:
+    if given.socket_path and given.url:
         message = "--socket and --url exclude each other."
         raise click.UsageError(message)
-    if token_file and not url:
+    if given.token_file and not given.url:
         message = "--token-file needs --url: on the control socket it is your user that counts."
         raise click.UsageError(message)
     try:
-        target = find_target(
-            socket_path=socket_path,
-            url=url,
-            token=read_token(token_file, os.environ) if url else None,
-            environment=os.environ,
-        )
+        target = given.target()
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--url") from None
     return Session(
-        client=Client(target), as_json=as_json, out=console(sys.stdout), err=console(sys.stderr)
+        client=Client(target),
+        as_json=given.as_json,
+        out=console(sys.stdout),
+        err=console(sys.stderr),
     )
 
 

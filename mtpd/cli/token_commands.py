@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from mtpd.access import Scope, is_name, parse_expiry
 from mtpd.cli.cells import NONE, cell, finished, table
@@ -22,6 +23,7 @@ from mtpd.cli.json_views import NewTokenView, RevokedView, TokenListView, TokenV
 from mtpd.cli.session import console
 from mtpd.clock import SystemClock, rfc3339
 from mtpd.config.directories import Directories
+from mtpd.errors import MtpdError
 from mtpd.store.token_file import TokenFile
 
 if TYPE_CHECKING:
@@ -56,6 +58,15 @@ def _state_option(command: CommandT) -> CommandT:
 
 def _file(state_dir: Path | None) -> TokenFile:
     return TokenFile(Directories.resolve(os.environ, state=state_dir).state, CLOCK)
+
+
+def _tokens(ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
+    """The names of the tokens, for a shell; of a file that cannot be read none."""
+    try:
+        known = _file(ctx.params.get("state_dir")).read()
+    except MtpdError:
+        return []
+    return [CompletionItem(one.name) for one in known if one.name.startswith(begun)]
 
 
 @click.group(cls=Commands)
@@ -124,7 +135,7 @@ def list_(*, state_dir: Path | None, as_json: bool) -> None:
 
 
 @token.command
-@click.argument("name")
+@click.argument("name", shell_complete=_tokens)
 @_state_option
 @json_option
 def revoke(name: str, *, state_dir: Path | None, as_json: bool) -> None:

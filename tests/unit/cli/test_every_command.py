@@ -162,9 +162,11 @@ CASES: dict[str, tuple[Case, ...]] = {
         ),
     ),
     "mtpd prometheus": (),
+    "mtpd completion": (),
+    "mtpctl completion": (),
     "mtpd schema": (of("schema", "mtpd_schema"),),
 }
-"""Of ``serve`` there is nothing to see but its log; ``prometheus`` prints files as they are."""
+"""Of ``serve`` there is only a log to see; ``prometheus`` and ``completion`` print files."""
 
 ASKED = [
     pytest.param(called, case, id=f"{called}-{number}")
