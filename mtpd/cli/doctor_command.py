@@ -48,7 +48,9 @@ def doctor(session: Session, *, path: Path | None, state_dir: Path | None) -> No
     from mtpd.cli.doctor.look import Wanted, collect  # noqa: PLC0415
     from mtpd.cli.doctor.machine import Machine  # noqa: PLC0415
     from mtpd.cli.doctor.planner import examine  # noqa: PLC0415
+    from mtpd.cli.loglines import logs_to_stderr  # noqa: PLC0415
 
+    logs_to_stderr()
     machine = Machine(root=ROOT, environment=os.environ, clock=SystemClock())
     client = Client(session.client.target, answer_s=PATIENCE_S)
     view = examine(collect(client, machine, Wanted(config=path, state=state_dir)))

@@ -29,6 +29,7 @@ from mtpd.cli.configured import (
 )
 from mtpd.cli.json_views import PlanView
 from mtpd.cli.loading import load_config
+from mtpd.cli.loglines import logs_to_stderr
 from mtpd.cli.memory import memory_parts
 from mtpd.cli.opaque_plan import show_opaque
 from mtpd.cli.session import console
@@ -88,6 +89,7 @@ def plan(
     depth that the profile asks for; a depth that a running daemon has measured and chosen
     is shown by `mtpctl status`.
     """
+    logs_to_stderr()
     loaded = load_config(config_path(path), overrides={"budget.hardware": hardware})
     profile = _profile(loaded, model, unread(path))
     if profile.opaque is not None:

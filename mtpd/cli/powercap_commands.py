@@ -15,6 +15,7 @@ from mtpd.cli.configured import config_option, config_path, json_option, print_j
 from mtpd.cli.group import Commands
 from mtpd.cli.json_views import CapView
 from mtpd.cli.loading import load_config
+from mtpd.cli.loglines import logs_to_stderr
 from mtpd.errors import ConfigError, NotFoundError
 from mtpd.gpu import powercap as caps
 from mtpd.gpu.detect import detect
@@ -99,6 +100,7 @@ def _wanted(path: Path | None, watts: float | None) -> float:
 
 
 def _card(device: str | None) -> tuple[LayeredProvider, DeviceKey]:
+    logs_to_stderr()
     found = detect(root=ROOT)
     keys = [one.key for one in found.devices if one.vendor != "cpu"]
     if not keys:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ACCESS", "CAP", "HOLDERS", "SENSOR"]
 
-_NO_CARD: Final = Seen("there is no card", "not_applicable")
 MUCH_BYTES: Final = 512 * MIB
 """What a desktop does not hold; below it only other llama-servers are told."""
 
@@ -27,6 +26,11 @@ _DOUBTED: Final = {"unknown": WARNING, "unsupported": WARNING, "undeclared": WAR
 
 def _access(facts: Facts) -> Iterator[Found]:
     device = facts.device
+    if device.silent is not None:
+        says = (
+            f"{device.silent}: the daemon starts no engine while nobody knows which card there is"
+        )
+        yield Found(ERROR, says, "sudo dmesg | tail -n 50    # a card that hangs needs a reset")
     if device.amd and not any(card.vendor == "amd" for card in device.cards):
         says = (
             f"{_cards(device.amd)} of AMD, and its driver shows no memory of it: models would run"
@@ -77,6 +81,13 @@ def _see_access(facts: Facts) -> Seen:
     return Seen(f"{names}, open to {facts.account.name}")
 
 
+def _none(facts: Facts) -> Seen:
+    """What is said where no card was seen."""
+    if facts.device.silent is None:
+        return Seen("there is no card", "not_applicable")
+    return Seen("no driver answers", "unknown")
+
+
 def _cap(facts: Facts) -> Iterator[Found]:
     for card in facts.device.cards:
         severity = ERROR if card.cap_state == "wrong" else _DOUBTED.get(card.cap_state)
@@ -100,7 +111,7 @@ def _cap_fix(facts: Facts, card: CardFacts) -> str:
 def _see_cap(facts: Facts) -> Seen:
     cards = facts.device.cards
     if not cards:
-        return _NO_CARD
+        return _none(facts)
     return Seen("; ".join(f"{card.cap_state}: {card.cap_says}" for card in cards))
 
 
@@ -117,7 +128,7 @@ def _sensor(facts: Facts) -> Iterator[Found]:
 def _see_sensor(facts: Facts) -> Seen:
     cards = facts.device.cards
     if not cards:
-        return _NO_CARD
+        return _none(facts)
     read = [f"{card.edge_c.value:g} °C" for card in cards if isinstance(card.edge_c, Value)]
     if not read:
         return Seen("no card has an edge", "not_applicable")
@@ -153,7 +164,9 @@ def _holder(card: CardFacts, holder: Holder) -> Found:
 
 
 def _see_holders(facts: Facts) -> Seen:
-    return Seen("nobody else holds much memory of a card") if facts.device.cards else _NO_CARD
+    if not facts.device.cards:
+        return _none(facts)
+    return Seen("nobody else holds much memory of a card")
 
 
 ACCESS: Final = Check(name="card", find=_access, see=_see_access)

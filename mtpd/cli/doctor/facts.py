@@ -149,6 +149,7 @@ class DeviceFacts:
         nodes: Device files that are there.
         missing: Device files that are needed for the cards and not there.
         refused: Why a source is not asked, by source.
+        silent: Why nothing could be asked at all, or None.
     """
 
     amd: tuple[str, ...] = ()
@@ -157,6 +158,7 @@ class DeviceFacts:
     nodes: tuple[Inode, ...] = ()
     missing: tuple[str, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
+    silent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,7 +27,7 @@ from mtpd.cli.doctor.facts import (
     Lack,
     SocketFacts,
 )
-from mtpd.cli.doctor.machine import account_of
+from mtpd.cli.doctor.machine import account_of, there
 from mtpd.cli.loading import load_config
 from mtpd.config.checks import Listen, parse_listen
 from mtpd.config.directories import Directories, find_config
@@ -238,8 +240,8 @@ def _engine(loaded: Config, path_env: str) -> EngineFacts:
     origin = loaded.origins.get("engine.binary", "default")
     path = _engine_path(spec, path_env)
     mode = None
-    if path is not None and path.is_file():
-        mode = stat.S_IMODE(path.stat().st_mode)
+    with suppress(OSError):  # it is not there, which is told
+        mode = None if path is None else stat.S_IMODE(path.stat().st_mode)
     named = None if path is None else str(path)
     try:
         binary = anyio.run(lambda: find_needed(loaded, path_env=path_env))
@@ -305,12 +307,11 @@ def _refusal(loaded: Config, binary: EngineBinary, profile: Profile, depth: int)
 
 def _hidden(machine: Machine) -> HiddenFacts:
     environment = machine.environment
-    system = machine.at(SYSTEM_ENGINE_CONFIG)
     base = environment.get("XDG_CONFIG_HOME") or f"{environment.get('HOME', '')}/.config"
     own = Path(base) / "llama.cpp" / "config.ini"
     return HiddenFacts(
-        system=str(SYSTEM_ENGINE_CONFIG) if system.exists() else None,
-        own=str(own) if own.is_file() else None,
+        system=str(SYSTEM_ENGINE_CONFIG) if machine.has(SYSTEM_ENGINE_CONFIG) else None,
+        own=str(own) if there(own) else None,
         variables=tuple(sorted(name for name in environment if name.startswith("LLAMA_ARG_"))),
     )
 
@@ -326,12 +327,14 @@ def _devices(
     if answer.status is not None:
         engines = (one.pid for one in answer.status.engines)
         ours = {answer.status.pid, *(pid for pid in engines if pid is not None)}
-    return look_cards.look(
+    look = functools.partial(
+        look_cards.look,
         machine,
         wanted_w=None if hardware is None else hardware.power_cap_w,
         caps={one.device: one.power_cap for one in answer.devices},
         ours=ours,
     )
+    return anyio.run(look)
 
 
 def _sockets(

@@ -8,6 +8,7 @@ from mtpd.cli.doctor.facts import CardFacts, DeviceFacts, Holder
 from mtpd.cli.doctor.machine import inode_of
 from mtpd.gpu.detect import detect
 from mtpd.gpu.powercap import judge
+from mtpd.gpu.worker import TelemetryThread
 from mtpd.supervise.identity import engine_of
 from mtpd.types import Absent
 
@@ -31,14 +32,14 @@ _NODES: Final = {
 }
 
 
-def look(
+async def look(
     machine: Machine,
     *,
     wanted_w: float | None,
     caps: Mapping[str, PowerCapView],
     ours: Collection[int],
 ) -> DeviceFacts:
-    """Look at every card.
+    """Look at every card; a driver may hang, so in a thread of its own and with a deadline.
 
     Args:
         machine: Where.
@@ -46,6 +47,21 @@ def look(
         caps: What a running daemon says of power caps, by device: it has seen cards busy.
         ours: Processes of the daemon and its engines.
     """
+    thread = TelemetryThread(deadline_s=machine.driver_s)
+    try:
+        found = await thread.ask(lambda: _look(machine, wanted_w=wanted_w, caps=caps, ours=ours))
+    finally:
+        thread.close()
+    return DeviceFacts(silent=found.reason) if isinstance(found, Absent) else found
+
+
+def _look(
+    machine: Machine,
+    *,
+    wanted_w: float | None,
+    caps: Mapping[str, PowerCapView],
+    ours: Collection[int],
+) -> DeviceFacts:
     found = detect(root=machine.root)
     try:
         cards = tuple(
@@ -124,7 +140,7 @@ def _nodes(machine: Machine, vendors: tuple[str, ...]) -> Iterator[Inode]:
 
 
 def _missing(machine: Machine) -> Iterator[str]:
-    if not machine.at("dev/kfd").exists():
+    if not machine.has("dev/kfd"):
         yield "/dev/kfd"
     if not any(machine.root.glob("dev/dri/render*")):
         yield "/dev/dri/renderD128"

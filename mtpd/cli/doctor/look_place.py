@@ -20,7 +20,7 @@ from mtpd.cli.doctor.facts import (
     SystemFacts,
     TokenFacts,
 )
-from mtpd.cli.doctor.machine import folders_above, inode_of
+from mtpd.cli.doctor.machine import folders_above, inode_of, there
 from mtpd.config.directories import check_private
 from mtpd.config.files import named_files, unreadable
 from mtpd.config.locate import dotted
@@ -82,7 +82,7 @@ def _listener(host: str, port: int) -> Listener | None:
 
 def state(machine: Machine, path: Path, account: Account) -> DirectoryFacts | Absent:
     """The state directory, or where it would be made; changes nothing."""
-    nearest = next(one for one in (path, *path.parents) if one.exists() or one.is_symlink())
+    nearest = next((one for one in (path, *path.parents) if there(one)), path)
     inode = inode_of(nearest)
     if inode is None:
         return Absent(f"{nearest} cannot be looked at by this user: sudo mtpctl doctor")

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,7 +63,7 @@ def _units(machine: Machine) -> Iterator[Unit]:
     home = machine.environment.get("HOME", "")
     base = machine.environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
     own = Path(base) / "systemd" / "user" / NAME
-    if own.is_file():
+    with suppress(OSError):  # there is none, or it is not ours to read
         yield _unit(machine, str(own), own.read_text(errors="replace"), user=True)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mtpd.clock import Clock
 
-__all__ = ["Machine", "account_named", "account_of", "folders_above", "inode_of"]
+__all__ = ["Machine", "account_named", "account_of", "folders_above", "inode_of", "there"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +29,21 @@ class Machine:
         root: Where ``sys``, ``proc``, ``dev`` and ``etc`` lie.
         environment: Of the command.
         clock: Says what time it is.
+        driver_s: Longest that the driver of a card may take for all that is asked of it.
     """
 
     root: Path
     environment: Mapping[str, str]
     clock: Clock
+    driver_s: float = 20.0
 
     def at(self, path: str | Path) -> Path:
         """Where an absolute path lies below the root."""
         return self.root / str(path).lstrip("/")
+
+    def has(self, path: str | Path) -> bool:
+        """Whether there is a file or folder below the root; what may not be seen is not there."""
+        return there(self.at(path))
 
     def text(self, path: str) -> str | None:
         """The text of a file below the root; None where it cannot be read."""
@@ -110,6 +116,15 @@ def account_named(name: str, groups: tuple[str, ...]) -> Account | None:
         with suppress(KeyError):
             gids.add(grp.getgrnam(group).gr_gid)
     return Account(name=name, uid=found.pw_uid, gids=frozenset(gids))
+
+
+def there(path: Path) -> bool:
+    """Whether there is something at a path, a broken link included, that this user can see."""
+    try:
+        path.lstat()
+    except OSError:
+        return False
+    return True
 
 
 def inode_of(path: Path, *, shown: str | None = None) -> Inode | None:

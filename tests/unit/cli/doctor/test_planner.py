@@ -345,6 +345,7 @@ FACTS = st.builds(
         nodes=NODES,
         missing=TEXTS,
         refused=st.lists(st.tuples(TEXT, TEXT), max_size=2).map(tuple),
+        silent=MAYBE,
     ),
     host=st.builds(
         HostFacts,

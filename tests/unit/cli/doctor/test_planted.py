@@ -8,6 +8,7 @@ import resource
 import shutil
 import socket
 import subprocess
+import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from mtpd.clock import SystemClock
 from mtpd.config import sandbox
 from mtpd.store.token_file import TokenFile
 from mtpd.units import MIB
-from tests.fakes import sysfs, views
+from tests.fakes import devices, sysfs, views
 from tests.fakes.backend import ScriptedBackend, served_in_thread
 from tests.unit.cli.doctor.world import HELP, MOUNTS, World
 
@@ -147,6 +148,37 @@ def test_a_service_that_is_not_in_the_groups_of_the_card(world: World) -> None:
     found = [one for one in world.examine().findings if one.check == "card"]
     assert [one.says.split(":")[0] for one in found] == ["nobody may not open /dev/kfd"]
     assert found[0].fix.startswith("sudo usermod -aG" if group else "sudo chgrp render /dev/kfd")
+
+
+def test_a_driver_that_hangs(world: World) -> None:
+    world.card()
+    world.driver_s = 0.1
+    sensor = world.tree.root / sysfs.device() / "mem_info_vram_total"
+    sensor.unlink()
+    os.mkfifo(sensor)  # a read of it waits for a writer
+    found = world.finds("card")
+    writer = os.open(sensor, os.O_RDWR | os.O_NONBLOCK)
+    sensor.unlink()
+    os.close(writer)
+    for thread in threading.enumerate():
+        if thread.name == "mtpd-telemetry":
+            thread.join(20)
+    assert found.says.startswith("the driver has not answered within 0.1 s")
+    assert found.fix.startswith("sudo dmesg")
+
+
+def test_a_power_cap_that_the_daemon_saw_the_card_exceed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.card()
+    seen = devices.card()
+    cap = dataclasses.replace(seen.power_cap, state="wrong", reason="the card drew 190 W")
+    backend = ScriptedBackend()
+    monkeypatch.setattr(devices, "card", lambda: dataclasses.replace(seen, power_cap=cap))
+    backend.view = dataclasses.replace(views.status(), pid=os.getpid())
+    with served_in_thread(backend, world.socket):
+        found = [one for one in world.examine().findings if one.check == "power cap"]
+    assert [one.says.split(";")[0] for one in found] == [f"{sysfs.FIRST}: the card drew 190 W"]
 
 
 def test_a_power_cap_that_is_another(world: World) -> None:

@@ -36,6 +36,7 @@ class World:
         socket: Where the daemon would answer.
         clock: What time it is.
         answer_s: How long the daemon may take.
+        driver_s: How long the driver may.
         tables: What stands in the configuration beside server and model.
     """
 
@@ -45,6 +46,7 @@ class World:
     socket: Path
     clock: FakeClock = field(default_factory=FakeClock)
     answer_s: float = 20.0
+    driver_s: float = 20.0
     tables: str = ""
 
     @classmethod
@@ -116,7 +118,12 @@ class World:
         self.tree.write(UNIT, text)
 
     def examine(self, wanted: Wanted | None = None) -> DoctorView:
-        machine = Machine(root=self.tree.root, environment=self.environment, clock=self.clock)
+        machine = Machine(
+            root=self.tree.root,
+            environment=self.environment,
+            clock=self.clock,
+            driver_s=self.driver_s,
+        )
         client = Client(UnixTarget(str(self.socket)), answer_s=self.answer_s)
         return examine(collect(client, machine, wanted or Wanted()))
 
