@@ -151,15 +151,19 @@ class Predicted:
 
 def assumed(
     geometry: Geometry,
+    draft: Geometry | None = None,
     *,
     per_embedding: float = _PER_EMBEDDING,
     overhead_error_bytes: int = 128 * _MIB,
 ) -> Calibration:
-    """Calibration for a card on which nothing was started yet."""
+    """Calibration for a card on which nothing was started yet; of a draft model, too."""
     wide = 2 * geometry.feed_forward
+    second = wide + _PER_EMBEDDING_DRAFT * geometry.embedding
+    if draft is not None:
+        second = 2 * draft.feed_forward + per_embedding * draft.embedding
     return Calibration(
         token_bytes=4 * (wide + per_embedding * geometry.embedding),
-        draft_token_bytes=4 * (wide + _PER_EMBEDDING_DRAFT * geometry.embedding),
+        draft_token_bytes=4 * second,
         overhead_bytes=VULKAN_OVERHEAD_BYTES,
         overhead_error_bytes=overhead_error_bytes,
         source="assumed from other cards",
@@ -190,9 +194,9 @@ def calibrated(
 def predict(geometry: Geometry, plan: LoadPlan, calibration: Calibration) -> Predicted:
     """Device memory of a load with every layer on the device."""
     none = Term(size=0, source="no drafting")
-    drafting = plan.depth > 0
+    drafting = plan.own_head or (plan.depth > 0 and plan.draft is not None)
     return Predicted(
-        weights=_weights(geometry, drafting=drafting),
+        weights=_weights(geometry, plan),
         kv=Term(
             size=geometry.attention_layers
             * plan.cells
@@ -201,14 +205,7 @@ def predict(geometry: Geometry, plan: LoadPlan, calibration: Calibration) -> Pre
         ),
         recurrent=_recurrent(geometry, plan),
         compute=_compute(geometry, plan, calibration),
-        draft_kv=Term(
-            size=geometry.nextn_layers
-            * plan.cells
-            * geometry.kv_row_bytes(plan.draft_kv_type_k, plan.draft_kv_type_v),
-            source="MTP layers x cells x draft KV row; the same at every depth",
-        )
-        if drafting
-        else none,
+        draft_kv=_draft_cache(geometry, plan) if drafting else none,
         draft_compute=Term(
             size=round(plan.ubatch * calibration.draft_token_bytes) + _mask(plan),
             slack=round(_DRAFT_SLACK * plan.ubatch * _MIB),
@@ -226,22 +223,45 @@ def predict(geometry: Geometry, plan: LoadPlan, calibration: Calibration) -> Pre
     )
 
 
-def _weights(geometry: Geometry, *, drafting: bool) -> Term:
-    size = geometry.trunk_bytes + (
-        geometry.token_embd_bytes if geometry.tied else geometry.output_bytes
+def _weights(geometry: Geometry, plan: LoadPlan) -> Term:
+    size, source = _body_bytes(geometry), "tensors but token embedding"
+    if plan.own_head:
+        return Term(size=size + geometry.nextn_bytes, source=source)
+    source += " and MTP block"
+    if plan.depth and plan.draft is not None:
+        return Term(size=size + _body_bytes(plan.draft), source=f"{source}, of both models")
+    return Term(size=size, source=source)
+
+
+def _body_bytes(geometry: Geometry) -> int:
+    """Tensors of a model that go to the device where no head of it drafts."""
+    output = geometry.token_embd_bytes if geometry.tied else geometry.output_bytes
+    return geometry.trunk_bytes + output
+
+
+def _draft_cache(geometry: Geometry, plan: LoadPlan) -> Term:
+    """What the context of the head keeps, or that of a draft model, which is as long."""
+    types = plan.draft_kv_type_k, plan.draft_kv_type_v
+    if plan.draft is None:
+        return Term(
+            size=geometry.nextn_layers * plan.cells * geometry.kv_row_bytes(*types),
+            source="MTP layers x cells x draft KV row; the same at every depth",
+        )
+    kept = plan.draft.recurrent
+    return Term(
+        size=plan.draft.attention_layers * plan.cells * plan.draft.kv_row_bytes(*types)
+        + (plan.slots * kept.row_bytes if kept is not None else 0),
+        source="the draft model's attention layers x cells x draft KV row, and a state row a slot",
     )
-    if not drafting:
-        return Term(size=size, source="tensors but token embedding and MTP block")
-    return Term(size=size + geometry.nextn_bytes, source="tensors but token embedding")
 
 
 def _recurrent(geometry: Geometry, plan: LoadPlan) -> Term:
     if geometry.recurrent is None:
         return Term(size=0, source="no recurrent layers")
-    rows = plan.slots * (1 + plan.depth if geometry.rollback else 1)
-    return Term(
-        size=rows * geometry.recurrent.row_bytes, source="slots x (1 + depth) rows of 32 bits"
-    )
+    back = geometry.rollback and plan.own_head
+    rows = plan.slots * (1 + plan.depth if back else 1)
+    source = "slots x (1 + depth) rows of 32 bits" if back else "a row of 32 bits a slot"
+    return Term(size=rows * geometry.recurrent.row_bytes, source=source)
 
 
 def _compute(geometry: Geometry, plan: LoadPlan, calibration: Calibration) -> Term:

@@ -200,6 +200,9 @@ class LoadPlan:
         draft_kv_type_v: Its values (``-ctvd``).
         ubatch: Physical batch (``-ub``).
         unified: Whether all slots share one KV cache (``-kvu``).
+        head: Whether the model's own MTP head is what drafts; only then do recurrent layers keep
+            a row per draft token, as the printed sums of n-grams and of a draft model show.
+        draft: The draft model, which is loaded beside at any depth above 0, or None.
     """
 
     context: int
@@ -211,6 +214,8 @@ class LoadPlan:
     draft_kv_type_v: KvType = KvType.F16
     ubatch: int = 512
     unified: bool = False
+    head: bool = True
+    draft: Geometry | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no engine can be started with."""
@@ -220,6 +225,11 @@ class LoadPlan:
                 f"got {self.context}, {self.slots}, {self.ubatch} and {self.depth}"
             )
             raise ValueError(msg)
+
+    @property
+    def own_head(self) -> bool:
+        """Whether the model's own head drafts."""
+        return self.depth > 0 and self.head and self.draft is None
 
     @property
     def slot_cells(self) -> int:

@@ -8,7 +8,7 @@ is then "not applicable", never "fits".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mtpd.config.model import Fit
@@ -61,6 +61,10 @@ _MIB = 2**20
 _UBATCH = 512
 """Physical batch of an engine that is not told another one."""
 
+PREDICTED = frozenset({Drafter.MTP, Drafter.NGRAM, Drafter.DRAFT_MODEL})
+"""Drafters whose memory is predicted; no start with a head in a file of its own, an EAGLE-3 head
+or an adapting head was ever compared with a prediction."""
+
 ArmVerdict = Verdict | NotApplicable
 
 
@@ -88,10 +92,12 @@ class Shape:
     Attributes:
         geometry: Layers and tensor sizes, from the file's header.
         calibration: What build and card add.
+        draft: The same of the draft model's file, why it is not known, or None without one.
     """
 
     geometry: Geometry
     calibration: Calibration
+    draft: Geometry | Unknown | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +293,14 @@ def load_plan(profile: Profile, depth: int, shape: Shape | Unknown) -> LoadPlan 
         return shape
     if depth and profile.drafter.kind is Drafter.MTP and not shape.geometry.nextn_layers:
         return Unknown("the file has no MTP block to draft with")
-    return _options(profile, depth)
+    plan = _options(profile, depth)
+    if isinstance(plan, Unknown) or not depth or profile.drafter.kind is Drafter.MTP:
+        return plan
+    if profile.drafter.kind is Drafter.NGRAM:
+        return replace(plan, head=False)
+    if shape.draft is None or isinstance(shape.draft, Unknown):
+        return shape.draft or Unknown("the draft model was not looked at")
+    return replace(plan, head=False, draft=shape.draft)
 
 
 def most(profile: Profile, depth: int, model: Outline | Unknown) -> Bound | Unknown:
@@ -309,7 +322,7 @@ def _options(profile: Profile, depth: int) -> LoadPlan | Unknown:
         return Unknown("its profile says itself how many layers go to the device")
     if profile.flash_attention == "off":
         return Unknown("the compute buffers without flash attention are not predicted")
-    if depth and drafter is not Drafter.MTP:
+    if depth and drafter not in PREDICTED:
         return Unknown(f"what a drafter of kind {drafter.value} needs is not predicted")
     draft_kv_type = KvType(profile.draft_kv_type or profile.kv_type)
     return LoadPlan(

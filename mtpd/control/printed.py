@@ -99,7 +99,9 @@ class PrintedSums:
                 pass
 
 
-def calibration(geometry: Geometry, plan: LoadPlan, sums: StartSums) -> Calibration:
+def calibration(
+    geometry: Geometry, plan: LoadPlan, sums: StartSums, base: Calibration | None = None
+) -> Calibration:
     """What a start of this model says about build and card; assumed where it says nothing.
 
     Args:
@@ -107,8 +109,9 @@ def calibration(geometry: Geometry, plan: LoadPlan, sums: StartSums) -> Calibrat
         plan: How it is started now, at any depth.
         sums: What its last start printed. Sums that do not belong to this model
             and plan (another file, other slots or context, layers on the CPU) say nothing.
+        base: What holds then; assumed by default.
     """
-    base = assumed(geometry)
+    base = base or assumed(geometry)
     if sums.compute_mib is None or sums.host_cache:
         return base
     if (sums.slots, sums.context_per_slot) not in {

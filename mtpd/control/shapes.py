@@ -20,7 +20,7 @@ from mtpd.engine.launch import size_and_time
 from mtpd.types import NotApplicable, Value
 from tuner.bound import outline
 from tuner.memory import assumed, from_gguf, predict
-from tuner.types import Unknown
+from tuner.types import Drafter, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,25 +214,35 @@ def forecast_now(
     *,
     binary: EngineBinary | None,
     sums: StartSums | None,
-    geometry: Geometry | Unknown | None = None,
+    read: Callable[[str], Geometry | Unknown] = geometry_of,
 ) -> MemoryForecast:
-    """Forecast one profile; reads its header unless the shape is given; blocking."""
-    found = _geometry(profile) if geometry is None else geometry
-    shape = found if isinstance(found, Unknown) else _shape(profile, found, sums)
+    """Forecast one profile by the header of its file, and of its draft model's; blocking."""
+    found = Unknown(_NO_HEADER) if profile.opaque else read(profile.model)
+    draft = drafted_by(profile)
+    second = None if draft is None else read(draft)
+    shape = found if isinstance(found, Unknown) else _shape(profile, found, sums, second)
     margin = memory.margin_bytes(profile, binary, config.budget.headroom_mib)
     return memory.forecast(profile, shape, budget, margin_bytes=margin)
 
 
-def _geometry(profile: Profile) -> Geometry | Unknown:
-    return Unknown(_NO_HEADER) if profile.opaque else geometry_of(profile.model)
+def drafted_by(profile: Profile) -> str | None:
+    """The file of the draft model that an engine loads beside the model's own, or None."""
+    return profile.drafter.model if profile.drafter.kind is Drafter.DRAFT_MODEL else None
 
 
-def _shape(profile: Profile, geometry: Geometry, sums: StartSums | None) -> Shape:
-    assume = Shape(geometry=geometry, calibration=assumed(geometry))
+def _shape(
+    profile: Profile,
+    geometry: Geometry,
+    sums: StartSums | None,
+    draft: Geometry | Unknown | None,
+) -> Shape:
+    second = None if isinstance(draft, Unknown) else draft
+    base = assumed(geometry, second)
+    assume = Shape(geometry=geometry, calibration=base, draft=draft)
     plan = memory.load_plan(profile, 0, assume)
     if isinstance(plan, Unknown) or sums is None:
         return assume
-    return Shape(geometry=geometry, calibration=calibration(geometry, plan, sums))
+    return replace(assume, calibration=calibration(geometry, plan, sums, base))
 
 
 class MemoryPlanner:
@@ -292,20 +302,28 @@ class MemoryPlanner:
     async def read(self, arm: Arm) -> None:
         """Read the header of an arm's model file, unless that was done."""
         profile = self._config.profiles.get(arm.profile)
-        if profile is not None and profile.opaque is None and self._known(arm) is None:
-            await to_thread.run_sync(self._shape, profile.model)
+        if profile is None or profile.opaque is not None:
+            return
+        for path in filter(None, (profile.model, drafted_by(profile))):
+            if self._known(path) is None:
+                await to_thread.run_sync(self._shape, path)
 
     def bound(self, arm: Arm) -> Bound | Unknown:
         """What an arm takes at most where no forecast covers it, or why that is not known."""
-        profile, found = self._config.profiles.get(arm.profile), self._known(arm)
+        profile = self._config.profiles.get(arm.profile)
+        found = None if profile is None else self._known(profile.model)
         if profile is None or found is None:
             return _UNREAD
         return memory.most(profile, arm.depth, found.outline)
 
     def weights_bytes(self, arm: Arm) -> int:
-        """Bytes of its model file that an engine maps; 0 where it was not read yet."""
-        found = self._known(arm)
-        return 0 if found is None else found.weights_bytes
+        """Bytes of its files that an engine maps; 0 of those that were not read yet."""
+        profile = self._config.profiles.get(arm.profile)
+        if profile is None:
+            return 0
+        paths = (profile.model, drafted_by(profile) if arm.depth else None)
+        found = (self._known(path) for path in paths if path is not None)
+        return sum(one.weights_bytes for one in found if one is not None)
 
     @property
     def usable_bytes(self) -> int | None:
@@ -318,10 +336,18 @@ class MemoryPlanner:
         return most is not None and usable is not None and most <= usable
 
     def _predicted(self, arm: Arm) -> Predicted | None:
-        profile, found = self._config.profiles.get(arm.profile), self._known(arm)
+        profile = self._config.profiles.get(arm.profile)
+        found = None if profile is None else self._known(profile.model)
         if profile is None or found is None or isinstance(found.geometry, Unknown):
             return None
-        shape = _shape(profile, found.geometry, self._sums(profile.name))
+        draft = drafted_by(profile)
+        second = None if draft is None else self._known(draft)
+        shape = _shape(
+            profile,
+            found.geometry,
+            self._sums(profile.name),
+            None if second is None else second.geometry,
+        )
         plan = memory.load_plan(profile, arm.depth, shape)
         if isinstance(plan, Unknown):
             return None
@@ -334,15 +360,13 @@ class MemoryPlanner:
             self._budget.read(alone=alone),
             binary=self._binary,
             sums=self._sums(profile.name),
-            geometry=_geometry(profile) if profile.opaque else self._shape(profile.model),
+            read=self._shape,
         )
 
-    def _known(self, arm: Arm) -> _File | None:
-        """What the file of an arm said when it was last read, if it is still the same."""
-        profile = self._config.profiles.get(arm.profile)
-        if profile is None or (found := size_and_time(profile.model)) is None:
-            return None
-        return self._files.get((profile.model, *found))
+    def _known(self, path: str) -> _File | None:
+        """What a file said when it was last read, if it is still the same."""
+        found = size_and_time(path)
+        return None if found is None else self._files.get((path, *found))
 
     def _shape(self, path: str) -> Geometry | Unknown:
         found = size_and_time(path)

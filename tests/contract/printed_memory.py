@@ -67,8 +67,17 @@ def load(context: int, slots: int, depth: int, kind: KvType) -> LoadPlan:
     )
 
 
-async def started(plan: LoadPlan, *, home: Path) -> Sums:
-    """Start the embedded engine once, until its memory is allocated."""
+async def started(
+    plan: LoadPlan, *, home: Path, spec: Sequence[str] | None = None, second: bool = False
+) -> Sums:
+    """Start the embedded engine once, until its memory is allocated.
+
+    Args:
+        plan: How.
+        home: Where.
+        spec: The flags of another drafter than the model's own head.
+        second: Whether that has a context of its own.
+    """
     socket = home / "engine.sock"
     socket.unlink(missing_ok=True)
     flags = [
@@ -77,14 +86,16 @@ async def started(plan: LoadPlan, *, home: Path) -> Sums:
         *("--parallel", str(plan.slots), "--no-warmup"),
         *("--cache-type-k", plan.kv_type_k, "--cache-type-v", plan.kv_type_v),
     ]
-    if plan.depth:
+    if spec is not None:
+        flags += spec
+    elif plan.depth:
         flags += ["--spec-type", "draft-mtp", "--spec-draft-n-max", str(plan.depth)]
         flags += ["--spec-draft-type-k", plan.draft_kv_type_k]
         flags += ["--spec-draft-type-v", plan.draft_kv_type_v]
     async with running(EMBEDDED, *flags, home=home) as engine:
         await engine.until_said("model loaded")
         facts = [fact for line in engine.lines if isinstance(fact := logs.fact(line), Buffer)]
-    return _sums(facts, drafts=plan.depth > 0)
+    return _sums(facts, drafts=plan.depth > 0 if spec is None else second)
 
 
 def _sums(facts: Sequence[Buffer], *, drafts: bool) -> Sums:

@@ -12,11 +12,12 @@ from mtpd.control import memory
 from mtpd.control.memory import Shape
 from mtpd.control.memory_rows import memory_view, notes, speed_of
 from mtpd.control.shapes import geometry_of
+from mtpd.types import NotApplicable
 from tests.fakes.big_model import write_27b
 from tests.unit.control.big import CARD, MIB, NO_CARD, SHAPE, big, on_card
 from tests.unit.control.made import BINARY, arm, observation
 from tuner.advisor import Speed
-from tuner.memory import Evicts, Fits, KvType, LoadPlan, assumed
+from tuner.memory import Evicts, Fits, Geometry, KvType, LoadPlan, Predicted, assumed
 from tuner.summary import summarise
 from tuner.types import Drafter, Unknown
 
@@ -95,9 +96,9 @@ def test_without_a_shape_everything_is_unknown_with_its_reason() -> None:
             "the compute buffers without flash attention are not predicted",
         ),
         (
-            {"drafter": DrafterConfig(kind=Drafter.DRAFT_MODEL, max_depth=2, model="/d.gguf")},
+            {"drafter": DrafterConfig(kind=Drafter.EAGLE3, max_depth=2, model="/d.gguf")},
             1,
-            "what a drafter of kind draft-model needs is not predicted",
+            "what a drafter of kind eagle3 needs is not predicted",
         ),
     ],
 )
@@ -200,3 +201,34 @@ def test_the_deepest_counts_say_more_than_shallow_ones() -> None:
     known = speed_of(summarise([observation(arm("big", depth)) for depth in (1, 3)]), None)
     assert known is not None
     assert len(known.alphas) == 3
+
+
+def drafting(kind: Drafter, draft: Geometry | Unknown | None) -> memory.MemoryForecast:
+    model = None if kind is Drafter.NGRAM else "/d.gguf"
+    one = big(drafter=DrafterConfig(kind=kind, max_depth=2, model=model))
+    budget = NotApplicable("there is no device")
+    return memory.forecast(one, replace(SHAPE, draft=draft), budget, margin_bytes=None)
+
+
+def test_an_ngram_arm_needs_what_depth_0_needs() -> None:
+    found = drafting(Drafter.NGRAM, None).memory_bytes
+    plain, *deeper = (found[one] for one in sorted(found, key=lambda one: one.depth))
+    assert len(deeper) == 2
+    assert all(one - plain < 8 * MIB for one in deeper), "output rows of what is verified"
+
+
+def test_an_arm_with_a_draft_model_needs_both_models_at_every_depth() -> None:
+    one, two = (drafting(Drafter.DRAFT_MODEL, SHAPE.geometry).at(depth) for depth in (1, 2))
+    plain = drafting(Drafter.DRAFT_MODEL, SHAPE.geometry).at(0)
+    for drafts in (one, two):
+        assert isinstance(drafts.predicted, Predicted)
+        assert isinstance(plain.predicted, Predicted)
+        assert drafts.predicted.weights.size == 2 * plain.predicted.weights.size
+        assert drafts.predicted.recurrent.size == plain.predicted.recurrent.size
+        assert drafts.predicted.draft_kv.size > plain.predicted.recurrent.size
+
+
+def test_a_draft_model_whose_header_says_too_little_is_unknown_with_its_reason() -> None:
+    why = Unknown("the header has no single number for gemma.block_count")
+    assert drafting(Drafter.DRAFT_MODEL, why).at(1).predicted == why
+    assert isinstance(drafting(Drafter.DRAFT_MODEL, why).at(0).predicted, Predicted)
