@@ -39,7 +39,8 @@ __all__ = ["status_panel"]
 REASON: Final = 240
 """Characters of a reason; ``mtpctl explain`` has the whole way to it."""
 EVIDENCE: Final = 2
-"""Lines of evidence; ``mtpctl logs MODEL --evidence`` has all."""
+"""Lines of evidence where all is as wanted; ``mtpctl logs MODEL --evidence`` has all."""
+_AS_WANTED: Final = {"resident", "host"}
 _HOST: Final = "host"
 
 
@@ -138,9 +139,10 @@ def _residency(made: Table, profile: str, view: ResidencyView) -> None:
     line(made, "residency", f"{view.reason}{rests}")
     if view.contradiction is not None:
         line(made, "", f"against it: {view.contradiction}")
-    for evidence in view.evidence[:EVIDENCE]:
+    most = EVIDENCE if view.state in _AS_WANTED else len(view.evidence)
+    for evidence in view.evidence[:most]:
         line(made, "", f"{evidence.says}: {' '.join(evidence.line.split())}")
-    more = len(view.evidence) - EVIDENCE
+    more = len(view.evidence) - most
     if more > 0:
         line(made, "", f"and {more} more: mtpctl logs {profile} --evidence")
 

@@ -133,7 +133,10 @@ def check_private(path: Path, found: os.stat_result, *, owner: int) -> None:
         raise StateError(message, hint="Run mtpd as its owner or name another directory.")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         message = f"{path} can be written by other users."
-        raise StateError(message, hint=f"chmod 700 {path}")
+        hint = f"chmod 700 {path}"
+        if found.st_mode & stat.S_ISVTX:  # everybody's, as /tmp is: it must stay so
+            hint = f"Name one of your own below it, e.g. {path}/mtpd."
+        raise StateError(message, hint=hint)
 
 
 def find_config(environment: Mapping[str, str]) -> Path | None:

@@ -52,7 +52,10 @@ def _see_listen(facts: Facts) -> Seen:
     sockets = facts.sockets
     if sockets is None:
         return _NOT_LOOKED
-    return Seen(f"{sockets.listen} is {'the daemon' if facts.daemon.pid else 'free'}")
+    if facts.daemon.pid is not None:
+        return Seen(f"{sockets.listen} is the daemon")
+    free = "any free port" if sockets.listen.endswith(":0") else "free"
+    return Seen(f"{sockets.listen} is {free}")
 
 
 def _socket(facts: Facts) -> Iterator[Found]:

@@ -88,9 +88,9 @@ def _hidden(facts: Facts) -> Iterator[Found]:
         yield Found(WARNING, says, f"mv {quoted(hidden.own, f'{hidden.own}.{_OFF}')}")
     if hidden.variables:
         says = (
-            f"{' and '.join(hidden.variables)} in this environment set options of every"
-            " llama-server that you start by hand; mtpd's engines do not get them, so that the"
-            " two do not compare"
+            f"this environment has {' and '.join(hidden.variables)}, which every llama-server"
+            " that you start by hand obeys; mtpd's engines do not get them, so that the two do"
+            " not compare"
         )
         yield Found(WARNING, says, f"unset {' '.join(hidden.variables)}")
 

@@ -540,6 +540,10 @@ def test_more_evidence_is_where_its_command_says() -> None:
     text = status_text(engines=(dataclasses.replace(views.engine(), residency=many),))
     assert "and 4 more: mtpctl logs qwen3.6-27b-b2 --evidence" in text
     assert text.count("model buffer size") == 1
+    worse = dataclasses.replace(many, state="evicted")
+    text = status_text(engines=(dataclasses.replace(views.engine(), residency=worse),))
+    assert text.count("model buffer size") == 3, "all that speaks against it is there at once"
+    assert "more: mtpctl logs" not in text
 
 
 def test_a_gate_that_does_not_apply_takes_no_line() -> None:

@@ -104,6 +104,10 @@ def test_a_directory_that_others_can_write_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="can be written by other users") as caught:
         private_directory(open_to_all)
     assert caught.value.hint == f"chmod 700 {open_to_all}"
+    open_to_all.chmod(0o1777)
+    with pytest.raises(StateError, match="can be written by other users") as shared:
+        private_directory(open_to_all)
+    assert shared.value.hint == f"Name one of your own below it, e.g. {open_to_all}/mtpd."
 
 
 def test_a_directory_of_somebody_else_is_refused(
