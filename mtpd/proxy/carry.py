@@ -278,8 +278,8 @@ class Carrier:
         if exchange.order.light and attempt == 1 and not alone:
             beside = self._board.beside(record.profile)
         if beside is not None:
-            record.shown.runs(beside.arm.depth, self._clock.now())
-            await exchange.over(beside, attempt=attempt)
+            with record.shown.runs(beside.arm.depth, self._clock.now()):
+                await exchange.over(beside, attempt=attempt)
             return
         while not await self._in_turn(exchange, record, attempt, alone=alone):
             alone = True
@@ -322,12 +322,11 @@ class Carrier:
 
     async def _use(self, exchange: Exchange, record: Record, lease: Lease, attempt: int) -> None:
         began, record.visit.runs = self._clock.now(), True
-        record.shown.runs(lease.arm.depth, began)
         try:
-            await exchange.over(lease, attempt=attempt)
+            with record.shown.runs(lease.arm.depth, began):
+                await exchange.over(lease, attempt=attempt)
         finally:
             record.visit.runs = False
-            record.shown.waits()
             self._pace.ended(self._clock.now() - began)
 
     def _forecast(self, error: RejectedError, visit: Visit) -> None:

@@ -47,13 +47,14 @@ class OpenRequest:
     runs_since: float | None = None
     answers_since: float | None = None
 
-    def runs(self, depth: int, now: float) -> None:
-        """An engine works on it."""
+    @contextmanager
+    def runs(self, depth: int, now: float) -> Iterator[None]:
+        """An engine works on it while the block runs; then it ends, or waits for another try."""
         self.depth, self.runs_since = depth, now
-
-    def waits(self) -> None:
-        """None does any more: it ends, or waits for another try."""
-        self.depth = self.runs_since = None
+        try:
+            yield
+        finally:
+            self.depth = self.runs_since = None
 
 
 class OpenRequests:

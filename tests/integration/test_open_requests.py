@@ -14,7 +14,7 @@ from tests.fakes.actors import Loads
 from tests.fakes.board import arm, until
 from tests.fakes.clock import FakeClock
 from tests.fakes.front import CALLER_HEADER, CHAT, stage
-from tests.fakes.upstream import DONE, SSE, Conversation
+from tests.fakes.upstream import DONE, SSE, Conversation, json_reply
 
 if TYPE_CHECKING:
     from tests.fakes.front import Stage
@@ -90,6 +90,47 @@ async def test_an_answer_that_is_no_stream_has_no_events() -> None:
             assert s.requests.views()[0].events is None
             gate.set()
         assert s.requests.passed == 0
+
+
+async def test_a_request_whose_engine_is_lost_waits_again() -> None:
+    async def dies_once(talk: Conversation) -> None:
+        if len(s.engine.seen) == 1:
+            s.bench.actor("a").crash()
+            talk.kill()
+            return
+        await talk.head(SSE)
+        await talk.chunk(TOKEN)
+        await talk.until_gone()
+
+    async with stage(dies_once) as s:
+        wire = await s.connect(json.dumps(ASK).encode())
+        await until(lambda: s.bench.actor("a").view().state == "backoff")
+        await until(lambda: [one.state for one in s.requests.views()] == ["waiting"])
+        assert s.requests.views()[0].depth is None
+        s.bench.actor("a").recover()
+        await until(lambda: [one.state for one in s.requests.views()] == ["running"])
+        wire.leave()
+        await until(lambda: s.requests.views() == ())
+
+
+async def test_a_request_that_needs_no_slot_runs_beside_and_waits_if_it_is_cut() -> None:
+    cut = anyio.Event()
+
+    async def engine(talk: Conversation) -> None:
+        if len(s.engine.seen) == 2:
+            await cut.wait()
+            talk.kill()
+        await json_reply(b"{}")(talk)
+
+    async with stage(engine) as s:
+        await s.post("/tokenize")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: s.post("/tokenize"))
+            await until(lambda: [one.state for one in s.requests.views()] == ["running"])
+            async with s.bench.board.hold(reason="measuring"):
+                cut.set()
+                await until(lambda: [one.state for one in s.requests.views()] == ["waiting"])
+        assert s.requests.views() == ()
 
 
 async def test_a_client_that_leaves_is_not_shown_any_more() -> None:

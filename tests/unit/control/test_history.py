@@ -128,14 +128,15 @@ async def test_replies_say_how_fast_they_were_and_what_they_cost(rig: Rig) -> No
 
 
 async def test_what_says_nothing_of_the_speed_is_not_taken(rig: Rig) -> None:
-    await rig.read()
+    for _ in range(10):
+        await rig.read(after_s=1)
     for change in ({"generated": 15}, {"generated": None}, {"decode_s": None}, {"decode_s": 0.0}):
         rig.history.observe(dataclasses.replace(FINISHED, **change))
     rig.history.observe(
         dataclasses.replace(FINISHED, generated=1, prompt_s=1.0, cached_tokens=9000)
     )
     assert not {one.metric for one in rig.view().series} & {"decode_tps", "prompt_tps"}
-    rig.history.observe(dataclasses.replace(FINISHED, alone=False))
+    rig.history.observe(dataclasses.replace(FINISHED, decode_s=8.0, alone=False))
     assert "joules_per_token" not in {one.metric for one in rig.view().series}
 
 
