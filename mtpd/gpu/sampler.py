@@ -197,12 +197,12 @@ class Sampler:
         """What the readings between two moments say of the card."""
         kept = next(iter(self._windows), None)
         samples = (
-            kept.samples
+            [one for one in kept.samples if begin_s <= one.at_s <= end_s]
             if kept is not None  # keeps more than the ring
-            else [power_sample(one.at_s, one.reading) for one in self._ring]
+            else [power_sample(one.at_s, one.reading) for one in self.window(begin_s, end_s)]
         )
         return around(
-            [one for one in samples if begin_s <= one.at_s <= end_s],
+            samples,
             cap_w=self._cap_w,
             junction_limit_c=self._junction_limit_c,
             idle_w=idle.value if isinstance(idle := self.idle_w, Value) else None,
