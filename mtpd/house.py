@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from mtpd.config.live import LiveConfig
     from mtpd.control.facts import DaemonFacts
     from mtpd.engine.facts import Fact
-    from mtpd.engine.prom import SpecCounters
     from mtpd.events import Event
     from mtpd.faults import Faults
     from mtpd.gpu.card import Card
@@ -199,7 +198,9 @@ class House:
         self.traffic = LiveTraffic(
             config=config,
             states=LiveStates(db=store, clock=clock),
-            meter=Meter(self.switchboard.beside, told=self._counted),
+            meter=Meter(
+                self.switchboard.beside, told=self.history.counted, seen=self.metrics.drafted
+            ),
             around=ground.telemetry.sampler.around,
             on_card=card.is_gpu,
             clock=clock,
@@ -370,10 +371,6 @@ class House:
         self._heard.hear(engine, fact)
         self._kept.hear(engine, fact)
         self.ground.memory.hear(profile, fact)
-
-    def _counted(self, profile: str, moved: SpecCounters) -> None:
-        self.history.counted(moved)
-        self.metrics.drafted(profile, moved)
 
     def _publish(self, event: Event) -> None:
         self.metrics.observe(event)

@@ -34,13 +34,18 @@ class Meter:
 
     Args:
         beside: Reaches them.
-        told: Hears every difference, with the model's name.
+        told: Takes every difference that was found.
+        seen: Takes every reading: the model's name, the engine start, its counters.
     """
 
     def __init__(
-        self, beside: Beside, *, told: Callable[[str, SpecCounters], None] = lambda _p, _c: None
+        self,
+        beside: Beside,
+        *,
+        told: Callable[[SpecCounters], None] = lambda _moved: None,
+        seen: Callable[[str, str, SpecCounters], None] = lambda _profile, _engine, _now: None,
     ) -> None:
-        self._beside, self._told = beside, told
+        self._beside, self._told, self._seen = beside, told, seen
         self._last: dict[str, tuple[str, SpecCounters]] = {}
 
     async def moved(self, profile: str, engine_id: str) -> SpecCounters | Absent:
@@ -53,12 +58,13 @@ class Meter:
         before = self._last.pop(profile, None)
         if isinstance(now, Absent):
             return now
+        self._seen(profile, engine_id, now)
         self._last[profile] = (engine_id, now)
         if before is None or before[0] != engine_id:
             return Absent("the counters of this engine start were not read before")
         moved = prom.delta(before[1], now)
         if not isinstance(moved, Absent):
-            self._told(profile, moved)
+            self._told(moved)
         return moved
 
     async def _read(self, profile: str, engine_id: str) -> SpecCounters | Absent:

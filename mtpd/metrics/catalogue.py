@@ -145,7 +145,7 @@ _TOKENS: Final = (
     _counter(
         "position_accepted_tokens_total",
         "tokens",
-        "Verifications in which the draft token at a position was accepted; 0 is the first",
+        "Verifications in which the draft token at a position was accepted; 1 is the first",
         "profile",
         "position",
     ),
@@ -197,7 +197,7 @@ _TUNING: Final = (
     _counter(
         "measured_accepted_tokens_total",
         "tokens",
-        "Accepted draft tokens of measurements at a position; 0 is the first",
+        "Accepted draft tokens of measurements at a position; 1 is the first",
         "profile",
         "position",
     ),
@@ -231,7 +231,7 @@ _LIVE: Final = (
     _gauge(
         "live_acceptance_ratio",
         "ratio",
-        "Conditional acceptance of a draft position; 0 is the first",
+        "Conditional acceptance of a draft position; 1 is the first",
         *_CLASS,
         "position",
     ),

@@ -17,6 +17,7 @@ from prometheus_client import (
 )
 from prometheus_client.process_collector import ProcessCollector
 
+from mtpd.engine import prom
 from mtpd.events import (
     DecisionMade,
     EngineTransition,
@@ -25,6 +26,7 @@ from mtpd.events import (
 )
 from mtpd.metrics.catalogue import BUCKETS, METRICS, Kind, family_name
 from mtpd.metrics.standing import MAX_PROFILES, Standing
+from mtpd.types import Absent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +63,7 @@ class Metrics:
         self._profiles: set[str] = set()
         self._spawned_s: dict[str, float] = {}
         self._broken: dict[str, str] = {}
+        self._drafts: dict[str, tuple[str, SpecCounters]] = {}
         self._counters = {
             spec.name: Counter(family_name(spec), spec.says, spec.labels, registry=self.registry)
             for spec in METRICS.values()
@@ -103,11 +106,19 @@ class Metrics:
         """Count a request that was not let through, by the slug of its problem."""
         self._count("mtpd_http_refusals_total", 1, problem)
 
-    def drafted(self, profile: str, moved: SpecCounters) -> None:
-        """Count what an engine's own counters of speculation moved by."""
+    def drafted(self, profile: str, engine_id: str, now: SpecCounters) -> None:
+        """Count what an engine's own counters of speculation have moved by.
+
+        The first reading of an engine start counts as a whole: it began at 0.
+        """
+        last = self._drafts.get(profile)
+        self._drafts[profile] = (engine_id, now)
+        moved = now if last is None or last[0] != engine_id else prom.delta(last[1], now)
+        if isinstance(moved, Absent):
+            return
         name = self._profile(profile)
         self._count("mtpd_draft_steps_total", moved.drafts, name)
-        for position, accepted in enumerate(moved.per_position or ()):
+        for position, accepted in enumerate(moved.per_position or (), 1):
             self._count("mtpd_position_accepted_tokens_total", accepted, name, str(position))
 
     def text(self, snapshot: Snapshot) -> bytes:
@@ -157,7 +168,7 @@ class Metrics:
         profile = self._profile(taken.arm.profile)
         excluded = "no" if taken.excluded is None else "yes"
         self._count("mtpd_measurements_total", 1, profile, excluded)
-        for position, accepted in enumerate(taken.accepted_per_position or ()):
+        for position, accepted in enumerate(taken.accepted_per_position or (), 1):
             self._count("mtpd_measured_accepted_tokens_total", accepted, profile, str(position))
 
     def _count(self, name: str, by: float | None, *labels: str) -> None:

@@ -140,7 +140,7 @@ def _live(found: Families, live: LiveProfileView) -> None:
             key = (live.profile, one.name, str(arm.arm.depth))
             found.add("mtpd_live_requests", arm.requests, *key)
             found.add("mtpd_live_decode_tokens_per_second", arm.decode_tps, *key)
-            for position, alpha in enumerate(arm.alphas):
+            for position, alpha in enumerate(arm.alphas, 1):
                 found.add("mtpd_live_acceptance_ratio", alpha.mid, *key, str(position))
     for reason, count in live.excluded.items():
         found.add("mtpd_live_excluded_requests_total", count, live.profile, reason)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from mtpd.errors import StoreError
-from tests.fakes.house import daemon_at, home
+from tests.fakes.house import daemon_at, home, run_operation, write_config
 
 if TYPE_CHECKING:
     import sqlite3
@@ -59,3 +61,39 @@ async def test_without_a_card_there_are_no_gauges_of_one() -> None:
     }
     assert {"mtpd_host_memory_available_bytes", "mtpd_process_start_time_seconds"} <= names
     assert not [name for name in names if name.endswith("_created")]
+
+
+@pytest.mark.real_engine
+async def test_a_real_engine_that_drafts_has_its_acceptance_by_position() -> None:
+    async with home() as place:
+        write_config(place, binary="embedded")
+        async with daemon_at(place) as (running, client):
+            asked = await running.control.switch(
+                model="alpha", depth=2, force=False, idempotency_key=None
+            )
+            assert (await run_operation(running, asked)).state == "done"
+            body = {"model": "alpha", "prompt": "one two three", "n_predict": 24}
+            async with client.post("/completion", json=body) as reply:
+                assert reply.status == 200, await reply.text()
+            found: dict[tuple[str, str], float] = {}
+            with anyio.fail_after(60):  # the engine's counters are read once the request is over
+                while found.get(("mtpd_position_accepted_tokens_total", "1"), 0) == 0:
+                    await anyio.sleep(0.05)
+                    found = samples("\n".join(await scraped(client)))
+    steps = found["mtpd_draft_steps_total", ""]
+    first, second = (found["mtpd_position_accepted_tokens_total", one] for one in "12")
+    assert steps >= first >= second
+    # The engine counts what the daemon's own request before the first one did, too.
+    assert 0 < found["mtpd_accepted_tokens_total", ""] <= first + second
+    assert found["mtpd_drafted_tokens_total", ""] >= found["mtpd_accepted_tokens_total", ""]
+    assert found["mtpd_generated_tokens_total", ""] == 24
+    assert found["mtpd_switch_duration_seconds_count", ""] == 1
+
+
+def samples(text: str) -> dict[tuple[str, str], float]:
+    """Samples by name and position."""
+    return {
+        (sample.name, sample.labels.get("position", "")): sample.value
+        for family in text_string_to_metric_families(f"{text}\n")
+        for sample in family.samples
+    }

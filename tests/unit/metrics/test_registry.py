@@ -81,16 +81,28 @@ def test_unknown_tokens_and_times_make_no_series() -> None:
 
 def test_the_engines_own_counters_give_acceptance_by_position() -> None:
     found = metrics()
-    moved_by = SpecCounters(drafts=10, drafted=20, accepted=15, per_position=(9, 6))
-    found.drafted("tiny", moved_by)
-    found.drafted("tiny", moved_by)
-    found.drafted("old", replace(moved_by, per_position=None))
+    first = SpecCounters(drafts=10, drafted=20, accepted=15, per_position=(9, 6))
+    found.drafted("tiny", "start-1", first)
+    found.drafted("tiny", "start-1", first)  # nothing moved
+    more = SpecCounters(drafts=20, drafted=40, accepted=30, per_position=(18, 12))
+    found.drafted("tiny", "start-1", more)
+    found.drafted("old", "start-2", replace(first, per_position=None))
     name = "mtpd_position_accepted_tokens_total"
     assert value(found, "mtpd_draft_steps_total", profile="tiny") == 20
-    assert value(found, name, profile="tiny", position="0") == 18
-    assert value(found, name, profile="tiny", position="1") == 12
+    assert value(found, name, profile="tiny", position="1") == 18
+    assert value(found, name, profile="tiny", position="2") == 12
     assert value(found, "mtpd_draft_steps_total", profile="old") == 10
-    assert value(found, name, profile="old", position="0") is None
+    assert value(found, name, profile="old", position="1") is None
+
+
+def test_another_start_counts_from_its_own_beginning() -> None:
+    found = metrics()
+    counters = SpecCounters(drafts=10, drafted=20, accepted=15, per_position=(9, 6))
+    found.drafted("tiny", "start-1", counters)
+    found.drafted("tiny", "start-2", counters)
+    assert value(found, "mtpd_draft_steps_total", profile="tiny") == 20
+    found.drafted("tiny", "start-2", replace(counters, drafts=3))  # it went back: not believed
+    assert value(found, "mtpd_draft_steps_total", profile="tiny") == 20
 
 
 def test_measurements_count_accepted_tokens_by_position() -> None:
@@ -104,9 +116,9 @@ def test_measurements_count_accepted_tokens_by_position() -> None:
     assert value(found, "mtpd_measurements_total", profile="tiny", excluded="no") == 1
     assert value(found, "mtpd_measurements_total", profile="tiny", excluded="yes") == 1
     name = "mtpd_measured_accepted_tokens_total"
-    assert value(found, name, profile="tiny", position="0") == 34
-    assert value(found, name, profile="tiny", position="1") == 22
-    assert value(found, name, profile="tiny", position="2") is None
+    assert value(found, name, profile="tiny", position="1") == 34
+    assert value(found, name, profile="tiny", position="2") == 22
+    assert value(found, name, profile="tiny", position="3") is None
 
 
 def test_decisions_are_counted_by_act() -> None:

@@ -136,8 +136,8 @@ def test_live_traffic_is_shown_per_class_of_the_arm_that_served_last() -> None:
     where = {"profile": views.QWEN, "class": "long/code/greedy", "depth": "2"}
     assert value(found, "mtpd_live_requests", **where) == 180.5
     assert value(found, "mtpd_live_decode_tokens_per_second", **where) == 44.9
-    assert value(found, "mtpd_live_acceptance_ratio", **where, position="0") == 0.93
-    assert value(found, "mtpd_live_acceptance_ratio", **where, position="1") == 0.71
+    assert value(found, "mtpd_live_acceptance_ratio", **where, position="1") == 0.93
+    assert value(found, "mtpd_live_acceptance_ratio", **where, position="2") == 0.71
     before = where | {"depth": "0"}
     assert value(found, "mtpd_live_requests", **before) is None
     name = "mtpd_live_excluded_requests_total"
