@@ -17,6 +17,7 @@ from mtpd.cli.failure import exit_code_of
 from mtpd.cli.group import Commands
 from mtpd.cli.import_command import import_
 from mtpd.cli.install_command import install_units
+from mtpd.cli.man_command import man_command
 from mtpd.cli.plan_command import plan
 from mtpd.cli.powercap_commands import powercap
 from mtpd.cli.prometheus_command import prometheus
@@ -45,6 +46,16 @@ for command in (
     cli.add_command(command)
 cli.add_command(schema_command(mtpd_shapes))
 cli.add_command(completion_command("mtpd"))
+
+
+def _programs() -> dict[str, click.Group]:
+    """Both, for their manual."""
+    from mtpd.cli.mtpctl import cli as mtpctl  # noqa: PLC0415  # only the manual needs it
+
+    return {"mtpd": cli, "mtpctl": mtpctl}
+
+
+cli.add_command(man_command(_programs))
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ def main() -> None:
     made |= {ROOT / name: text for name, text in FILES.items()}
     for path, new in made.items():
         if not path.exists() or path.read_text(encoding="utf-8") != new:
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(new, encoding="utf-8")
             sys.stdout.write(f"{path.relative_to(ROOT)}\n")
 

@@ -9,7 +9,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.documents import command_lists, json_shapes, keys, machines, metric_lists, studies
+from tests.documents import (
+    command_lists,
+    json_shapes,
+    keys,
+    machines,
+    manual_pages,
+    metric_lists,
+    studies,
+)
 
 __all__ = ["BLOCKS", "FILES", "ROOT", "blocks_in", "pages", "written"]
 
@@ -23,7 +31,7 @@ BLOCKS = {
     **machines.BLOCKS,
 }
 """Every part by its name."""
-FILES = machines.FILES
+FILES = {**machines.FILES, **manual_pages.FILES}
 """Files that the code makes as a whole, by their path in the repository."""
 _PART = re.compile(r"<!-- begin ([\w ]+) -->\n(.*?)<!-- end \1 -->", re.DOTALL)
 

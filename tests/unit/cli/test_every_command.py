@@ -163,6 +163,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     ),
     "mtpd prometheus": (),
     "mtpd completion": (),
+    "mtpd man": (of("man", "man"),),
     "mtpctl completion": (),
     "mtpd schema": (of("schema", "mtpd_schema"),),
 }
