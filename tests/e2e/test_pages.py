@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -50,9 +51,14 @@ def blocks(page: str, kind: str) -> list[str]:
 
 
 def commands(page: str) -> list[str]:
-    """The lines of a page that run one of the two programs."""
+    """The lines of a page that run one of the two programs, or ask the model."""
     lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
-    return [line for line in lines if line.startswith(("mtpd ", "mtpctl "))]
+    return [line for line in lines if re.match(r'mtpd |mtpctl |curl .*"model": "mine"', line)]
+
+
+def name_of(line: str) -> str:
+    """The command of a line, or "curl"."""
+    return "curl" if line.startswith("curl ") else line.split()[1]
 
 
 def environment(place: Path) -> dict[str, str]:
@@ -106,18 +112,21 @@ async def test_five_minutes_lead_to_a_tuned_model_that_says_why(place: Path) -> 
     lines = commands("start.md")
     serve = next(line for line in lines if line.startswith("mtpd serve"))
     before, after = lines[: lines.index(serve)], lines[lines.index(serve) + 1 :]
-    assert [line.split()[1] for line in lines] == [
-        "check", "plan", "serve", "status", "tune", "probe", "explain", "doctor",
+    assert [name_of(line) for line in lines] == [
+        "check", "plan", "serve", "curl", "status", "tune", "probe", "explain", "doctor",
     ]  # fmt: skip
-    said = {line.split()[1]: await typed(place, line) for line in before}
+    said = {name_of(line): await typed(place, line) for line in before}
     async with serving(place, serve):
+        listens = json.loads((await typed(place, "mtpctl status --json"))[1])["listen"]
         for line in after:
-            said[line.split()[1]] = await typed(place, line)
+            here = line.replace("http://127.0.0.1:8080", listens)
+            said[name_of(line)] = await typed(place, here)
         said["status again"] = await typed(place, "mtpctl status")
     failed = {name: told for name, (code, told) in said.items() if code and name != "doctor"}
     assert failed == {}
     assert "not measured yet: no speculation until mtpctl tune mine" in flat(said["status"][1])
     assert "(measured, decision " in said["status again"][1]
+    assert '"role":"assistant"' in said["curl"][1]
     assert re.search(r"mine@\d", said["tune"][1])
     assert "depth 2 pays: " in flat(said["probe"][1])
     assert "the same decision" in said["explain"][1]
