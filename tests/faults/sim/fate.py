@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import random
 
-__all__ = ["Fate", "Words", "draw"]
+__all__ = ["CRASHED", "Fate", "Words", "draw"]
 
 Words = tuple[bytes, int]
 """Last words, and the exit code."""

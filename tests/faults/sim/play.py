@@ -99,7 +99,7 @@ async def _life(world: World) -> Played:
         with anyio.move_on_after(LATEST_S) as late:
             await people.act(began + length_s)
         if late.cancelled_caught:
-            msg = f"{people.came - len(people.ends)} requests never end"
+            msg = f"an order never ends, and {people.came - len(people.ends)} requests"
             raise rules.broken(msg)
         world.ended_at = world.ended_at or world.loop.time()
         board.cancel()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -32,7 +33,7 @@ from tests.fakes.board import Queue
 from tests.faults.sim.card import CARD, Card
 from tests.faults.sim.chance import Chance
 from tests.faults.sim.child import Machine
-from tests.faults.sim.fate import Fate, draw
+from tests.faults.sim.fate import CRASHED, Fate, draw
 from tests.faults.sim.plans import draw_models
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class World:
     """Everything of one seed.
 
     Attributes:
+        cursed: A model whose engine dies at every start, or None.
         trace: What happened, with its time; the same for the same seed.
         broken: The first rule that was broken; the daemon goes under with it.
         ended_at: When the daemon was told to end, or None.
@@ -133,6 +135,7 @@ class World:
         rng = self.chance.of("world")
         self.storm = rng.choice((0.0, 0.2, 0.5, 1.0))
         self.models = draw_models(rng)
+        self.cursed = rng.choice(self.names) if rng.random() < self.storm / 4 else None
         self.clock, self.card = SimClock(loop), Card(loop, self.chance.of("card"))
         self.machine = Machine(loop, self.card, self._fate)
         self.ledger = Ledger(self.chance)
@@ -202,8 +205,10 @@ class World:
         return arm if instead is None else instead[0]
 
     def _fate(self, make: Make) -> Fate:
-        del make
-        return draw(self.chance.of("fate"), self.storm)
+        fate = draw(self.chance.of("fate"), self.storm)
+        if make.profile == self.cursed:
+            return replace(fate, load_s=0.4, ends_loading=CRASHED, stalls=False)
+        return fate
 
     def _actor(self, key: EngineKey) -> EngineActor:
         rng = self.chance.of(f"jitter/{key.profile}")
