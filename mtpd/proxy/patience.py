@@ -6,6 +6,7 @@ the engine up, and that is not the engine's delay.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,7 +32,7 @@ class Patience:
         self._first_s, self._idle_s = bound(timeouts.first_byte_s), bound(timeouts.idle_s)
         self._total_s = bound(timeouts.total_s)
         self._limited = min(self._first_s, self._idle_s, self._total_s) < math.inf
-        began = anyio.current_time()
+        began = _now()
         self._due, self._end = began + self._first_s, began + self._total_s
         self._answered = self._fresh = False
         self._waiting = anyio.CancelScope()
@@ -45,7 +46,7 @@ class Patience:
         if not self._limited:
             return await awaited
         if self._fresh:
-            self._due, self._fresh = anyio.current_time() + self._idle_s, False
+            self._due, self._fresh = _now() + self._idle_s, False
         with anyio.CancelScope(deadline=min(self._due, self._end)) as self._waiting:
             return await awaited
         raise SlowEngineError(self._why())
@@ -60,7 +61,7 @@ class Patience:
         """Some of the answer is here, also while it is waited for."""
         if self._limited and not is_silence(data):
             self._answered = self._fresh = True
-            self._due = anyio.current_time() + self._idle_s
+            self._due = _now() + self._idle_s
             self._waiting.deadline = min(self._due, self._end)
 
     def _why(self) -> str:
@@ -69,6 +70,11 @@ class Patience:
         if not self._answered:
             return f"the engine did not answer within {self._first_s:g} s (first_byte_s)"
         return f"the engine sent nothing more of its answer for {self._idle_s:g} s (idle_s)"
+
+
+def _now() -> float:
+    """The loop's time, which deadlines are in; anyio tells it to tasks only, not to callbacks."""
+    return asyncio.get_running_loop().time()
 
 
 def is_silence(chunk: bytes) -> bool:
