@@ -80,7 +80,7 @@ MUTANTS = (
         "memory that is not waited for",
         "mtpd/supervise/keeper.py",
         "        if before is None:  # it came",
-        "        if before is not None:\n            return None\n        if not before:  # it came",
+        "        if before:\n            return None\n        if not before:  # it came",
         "",
     ),
     Mutant(
