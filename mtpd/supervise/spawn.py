@@ -142,6 +142,7 @@ class ShimChild:
         output: Pipes,
         on_exit: Callable[[Exit], None],
     ) -> None:
+        self._pidfd = _pidfd_of(process)
         self._process, self._output, self._on_exit = process, output, on_exit
         self._loop = asyncio.get_running_loop()
         self._closed = anyio.Event()
@@ -154,7 +155,6 @@ class ShimChild:
                 os.set_blocking(pipe.fileno(), False)
                 self._pipes[pipe.fileno()] = pipe
                 self._loop.add_reader(pipe.fileno(), self._read, pipe.fileno())
-        self._pidfd = os.pidfd_open(process.pid)
         self._loop.add_reader(self._pidfd, self._reap)
 
     def signal(self, number: int) -> None:
@@ -214,3 +214,13 @@ class ShimChild:
         if self._ended and not self._pipes and not self._closed.is_set():
             self._output.close()
             self._closed.set()
+
+
+def _pidfd_of(process: subprocess.Popen[bytes]) -> int:
+    """Through which its end is seen; a process without one is ended, as nobody would know it."""
+    try:
+        return os.pidfd_open(process.pid)
+    except OSError:
+        os.killpg(process.pid, signal.SIGKILL)
+        with process:  # waits for its end and closes the pipes
+            raise
