@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ArmMemoryView,
         ChoiceView,
         ConfigFileView,
+        DecisionView,
         EngineView,
         FailureView,
         ResidencyView,
@@ -164,7 +165,7 @@ def _daemon(view: StatusView, told: _Told) -> Table:
     for one in () if view.config is None else _config_lines(view.config):
         line(made, "config", one)
     last = view.last_decision
-    if last is not None and last.id not in {choice.decision_id for choice in view.choices}:
+    if last is not None and not _is_told(last, view):
         said = headed(last.act, last.subject, decision_sentence(last))
         line(made, "decision", f"{last.id}: {said}")
     if view.operation is not None:
@@ -172,6 +173,13 @@ def _daemon(view: StatusView, told: _Told) -> Table:
         line(made, "operation", f"{now.id}: {now.kind} {now.state}, {progress_text(now)}")
     _server(made, view)
     return made
+
+
+def _is_told(last: DecisionView, view: StatusView) -> bool:
+    """Whether the latest decision stands on the screen already: as a choice, or as what is next."""
+    chosen = {choice.decision_id for choice in view.choices}
+    coming = {live.next.says for live in view.live if live.next is not None}
+    return last.id in chosen or last.reason in coming
 
 
 def _server(made: Table, view: StatusView) -> None:

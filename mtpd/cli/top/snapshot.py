@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from mtpd.cli.render import headed
 from mtpd.engine_views import RequestView  # noqa: TC001  # decoders resolve it
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def snapshot(status: StatusView, history: HistoryView) -> TopView:
         in_flight=status.queue.in_flight,
         streams=status.requests,
         decision_id=None if last is None else last.id,
-        decision=None if last is None else f"{last.act} {last.subject}: {last.reason}",
+        decision=None if last is None else headed(last.act, last.subject, last.reason),
         operation=None if now is None else f"{now.kind} {now.state} {now.progress.note}".rstrip(),
     )
 

@@ -526,6 +526,15 @@ def test_a_reason_is_told_once_and_not_at_any_length() -> None:
     assert text.count("long") < 60
 
 
+def test_a_decision_that_is_what_comes_next_is_told_once() -> None:
+    live = views.live()
+    assert live.next is not None
+    kept = dataclasses.replace(views.decision(18), act="keep", reason=live.next.says)
+    assert status_text(last_decision=kept).count("would measure but") == 1
+    other = dataclasses.replace(kept, reason="another one")
+    assert "decision 18: keep default: another one" in status_text(last_decision=other)
+
+
 def test_what_does_not_run_has_its_choice_in_one_line() -> None:
     stopped = dataclasses.replace(views.engine(), state="stopped", arm=None, pid=None)
     text = status_text(engines=(stopped,))
