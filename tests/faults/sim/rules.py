@@ -42,8 +42,8 @@ class BrokenRuleError(AssertionError):
 
 
 def _table() -> frozenset[tuple[str, str]]:
-    """Every change of state that the documentation's diagram has."""
-    return frozenset(re.findall(r"^    (\w+) --> (\w+):", DOCUMENT.read_text(), re.MULTILINE))
+    """Every change of state that the documentation lists."""
+    return frozenset(re.findall(r"^\| (\w+) \| (\w+) \| [A-Z]", DOCUMENT.read_text(), re.MULTILINE))
 
 
 TABLE = _table()
