@@ -201,9 +201,10 @@ class LiveTraffic:
             self.of(profile).asked[Asked(event.pool, event.tags)] = at_s
         if one is None:
             return
-        if one.arm.depth:
+        if one.arm.depth or event.generated is None:
             moved = await self._meter.moved(profile.name, event.engine_id)
-            one = one if isinstance(moved, Absent) else with_counters(one, moved)
+            told = event.completion_tokens
+            one = one if isinstance(moved, Absent) else with_counters(one, moved, told)
         known = self.of(profile)
         live, alarms = push(known.state.live, one)
         tokens = event.generated or event.completion_tokens or 0

@@ -47,7 +47,9 @@ def to_request(finished: RequestFinished, arm: Arm, *, throttled: bool) -> Reque
         decode_s=finished.decode_s or 0.0,
         accepted=accepted,
         drafted=drafted,
-        context_tokens=_sum(finished.prompt_tokens, tokens),
+        context_tokens=_sum(
+            finished.prompt_tokens, finished.completion_tokens if tokens is None else tokens
+        ),
         alone=finished.alone,
         cancelled=finished.outcome == "client_gone",
         truncated=finished.truncated,
@@ -55,12 +57,27 @@ def to_request(finished: RequestFinished, arm: Arm, *, throttled: bool) -> Reque
     )
 
 
-def with_counters(one: Request, counted: SpecCounters) -> Request:
+def with_counters(one: Request, counted: SpecCounters, told: int | None = None) -> Request:
     """The request with the engine's counters, if they are of this request and no other.
 
     They are where they agree with the reply; a request that was cancelled in between moves
-    them, and tells nobody.
+    them, and tells nobody. A reply without timings (``/v1/messages``) tells only how many tokens
+    it has: where the engine worked on nothing else and counted just so many, all the figures are
+    the counters'.
+
+    Args:
+        one: The request.
+        counted: What the counters moved by since the one before.
+        told: Tokens that the reply says it has, or None.
     """
+    if one.tokens == 0 and one.alone and told and told == counted.generated:
+        one = replace(
+            one,
+            tokens=told,
+            decode_s=counted.decode_s or 0.0,
+            drafted=counted.drafted,
+            accepted=counted.accepted,
+        )
     same = (counted.drafted, counted.accepted) == (one.drafted, one.accepted)
     if not same or not one.arm.depth:
         return one

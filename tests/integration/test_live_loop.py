@@ -238,3 +238,25 @@ async def test_the_real_engine_ends_at_the_stored_depth_without_one_failed_reque
                     if identified(2)(await running.control.status()):
                         break
                     await ask(client, number, tokens=32)
+
+
+@pytest.mark.real_engine
+async def test_the_real_engines_counters_stand_in_for_the_timings_that_messages_lack() -> None:
+    async with home() as place:
+        write_config(place, binary="embedded")
+        text = place.config.read_text()
+        place.config.write_text(text.replace("max_depth = 3", "max_depth = 3\ndepth = 1", 1))
+        async with daemon_at(place) as (running, client):
+            await ask(client, 0, tokens=16)
+            await until(running, learnt(1))
+            body = {
+                "model": "alpha",
+                "max_tokens": 24,
+                "messages": [{"role": "user", "content": "Say what a list is."}],
+            }
+            async with client.post("/v1/messages", json=body) as reply:
+                assert reply.status == 200, await reply.text()
+                assert "timings" not in await reply.json()
+            seen = alpha(await until(running, learnt(2)))
+            assert seen is not None
+            assert seen.excluded == {}

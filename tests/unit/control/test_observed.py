@@ -111,3 +111,41 @@ def test_every_way_to_generate_counts(path: str) -> None:
 
 def test_a_prompt_of_unknown_length_counts_as_short() -> None:
     assert of_class(replace(FINISHED, prompt_tokens=None)).band is Band.SHORT
+
+
+MESSAGES = replace(
+    FINISHED, path="/v1/messages", drafted=None, accepted=None, generated=None, decode_s=None
+)
+WHOLE = replace(COUNTED, generated=101, decode_s=2.0)
+
+
+def test_a_reply_without_timings_is_known_by_the_counters_where_they_moved_by_just_it() -> None:
+    one = to_request(MESSAGES, arm(2), throttled=False)
+    assert one is not None
+    assert usable(one) is Exclusion.UNCOUNTED
+    with_timings = to_request(FINISHED, arm(2), throttled=False)
+    assert with_timings is not None
+    assert with_counters(one, WHOLE, 101) == with_counters(with_timings, WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("counted", "told", "alone"),
+    [(WHOLE, 100, True), (WHOLE, None, True), (COUNTED, 101, True), (WHOLE, 101, False)],
+)
+def test_counters_of_more_than_one_request_do_not_stand_in_for_timings(
+    counted: SpecCounters,
+    told: int | None,
+    alone: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    one = to_request(replace(MESSAGES, alone=alone), arm(2), throttled=False)
+    assert one is not None
+    assert usable(with_counters(one, counted, told)) is Exclusion.UNCOUNTED
+
+
+def test_at_depth_0_the_counters_tell_the_time_of_a_reply_without_timings() -> None:
+    one = to_request(replace(MESSAGES, depth=0), arm(0), throttled=False)
+    assert one is not None
+    plain = SpecCounters(
+        drafts=0, drafted=0, accepted=0, per_position=None, generated=101, decode_s=2.0
+    )
+    assert usable(with_counters(one, plain, 101)) == Usable(decode_steps=100, accepted=0)

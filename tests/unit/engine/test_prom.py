@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mtpd.engine.prom import SpecCounters, delta, parse, spec_counters
@@ -13,22 +15,28 @@ def counters(name: str) -> SpecCounters:
     return found
 
 
+def speculation(found: SpecCounters | Absent) -> SpecCounters | Absent:
+    """The counters without the tokens and seconds of all decoding."""
+    untimed = {"generated": None, "decode_s": None}
+    return found if isinstance(found, Absent) else replace(found, **untimed)  # type: ignore[arg-type]
+
+
 def made(drafts: int, drafted: int, accepted: int, per: tuple[int, ...] | None) -> SpecCounters:
     return SpecCounters(drafts=drafts, drafted=drafted, accepted=accepted, per_position=per)
 
 
 @pytest.mark.parametrize("build", ["b10434", "b11434"])
 def test_counters_of_a_recorded_engine_are_read(build: str) -> None:
-    assert counters(f"{build}_metrics_n2") == made(137, 269, 21, (21, 0))
+    assert speculation(counters(f"{build}_metrics_n2")) == made(137, 269, 21, (21, 0))
 
 
 def test_the_embedded_engine_has_the_same_counters() -> None:
-    assert counters("embedded_metrics_n2") == made(11, 22, 11, (7, 4))
+    assert speculation(counters("embedded_metrics_n2")) == made(11, 22, 11, (7, 4))
 
 
 @pytest.mark.parametrize("name", ["metrics_n0", "metrics_before_first_request_n2"])
 def test_positions_are_unknown_before_the_first_draft(name: str) -> None:
-    assert counters(f"b11434_{name}") == made(0, 0, 0, None)
+    assert speculation(counters(f"b11434_{name}")) == made(0, 0, 0, None)
 
 
 def test_a_build_without_the_counters_is_absent_with_a_reason() -> None:
@@ -47,7 +55,35 @@ def test_a_counter_that_is_no_count_is_absent(value: str) -> None:
 
 def test_the_difference_counts_positions_from_zero_before_the_first_draft() -> None:
     before = counters("b10434_metrics_before_first_request_n2")
-    assert delta(before, counters("b10434_metrics_n2")) == made(137, 269, 21, (21, 0))
+    moved = delta(before, counters("b10434_metrics_n2"))
+    assert speculation(moved) == made(137, 269, 21, (21, 0))
+    assert isinstance(moved, SpecCounters)
+    assert (moved.generated, moved.decode_s) == (174, 0.971751)
+
+
+@pytest.mark.parametrize("name", ["b10434_metrics_n0", "b11434_metrics_n0"])
+def test_tokens_and_seconds_of_all_decoding_are_read_at_depth_0_too(name: str) -> None:
+    found = counters(name)
+    assert found.generated == 174
+    assert found.decode_s in {0.674513, 0.066647}
+
+
+def test_tokens_that_went_back_are_a_restart() -> None:
+    before, after = counters("b11434_metrics_n0"), made(0, 0, 0, None)
+    assert isinstance(delta(before, replace(after, generated=3, decode_s=0.1)), Absent)
+    unknown = delta(before, after)
+    assert isinstance(unknown, SpecCounters)
+    assert (unknown.generated, unknown.decode_s) == (None, None)
+
+
+@pytest.mark.parametrize("value", ["-1", "NaN", "+Inf"])
+def test_seconds_that_are_none_are_not_known(value: str) -> None:
+    text = recorded.text("logs/b10434_metrics_n2.txt").replace(
+        "predicted_seconds_total 0.971751", f"predicted_seconds_total {value}"
+    )
+    found = spec_counters(text)
+    assert isinstance(found, SpecCounters)
+    assert (found.generated, found.decode_s) == (None, None)
 
 
 def test_the_difference_of_two_readings_is_what_happened_between_them() -> None:
