@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mtpd.cli.doctor.facts import CardFacts, Facts, Holder
-    from mtpd.cli.doctor.rights import Inode
+    from mtpd.cli.doctor.rights import Account, Inode
 
 __all__ = ["ACCESS", "CAP", "HOLDERS", "SENSOR"]
 
@@ -47,9 +47,12 @@ def _access(facts: Facts) -> Iterator[Found]:
             " resident is then not known"
         )
         yield Found(ERROR, says, "pip install 'mtpd[nvidia]' && nvidia-smi")
-    closed = [one for one in device.nodes if not may(facts.account, one, READ | WRITE)]
-    if closed:
-        yield _closed(facts, closed)
+    for account in (facts.account, facts.visitor):
+        if account is None:
+            continue
+        closed = [one for one in device.nodes if not may(account, one, READ | WRITE)]
+        if closed:
+            yield _closed(facts, account, closed)
 
 
 def _cards(addresses: tuple[str, ...]) -> str:
@@ -57,20 +60,22 @@ def _cards(addresses: tuple[str, ...]) -> str:
     return f"there {'is a card' if count == 1 else f'are {count} cards'} ({', '.join(addresses)})"
 
 
-def _closed(facts: Facts, nodes: list[Inode]) -> Found:
-    """Device files that the daemon's user cannot open; a group of root's opens nothing."""
-    groups = list(dict.fromkeys(node.group for node in nodes if node.gid))
-    name = facts.account.name
+def _closed(facts: Facts, account: Account, nodes: list[Inode]) -> Found:
+    """Device files that a user cannot open; a group of root's opens nothing."""
+    serves = account == facts.account
+    engines = "engines find no card" if serves else "engines that you start by hand find no card"
     says = (
-        f"{name} may not open {' and '.join(node.path for node in nodes)}: engines find no card"
-        " and run on the processor"
+        f"{account.name} may not open {' and '.join(node.path for node in nodes)}: {engines} and"
+        " run on the processor"
     )
+    severity = ERROR if serves else WARNING
+    groups = list(dict.fromkeys(node.group for node in nodes if node.gid))
     if not groups:
-        paths = [node.path for node in nodes]
-        return Found(ERROR, says, f"sudo chgrp render {quoted(*paths)}")
-    fix = f"sudo usermod -aG {','.join(groups)} {quoted(name)}"
-    then = "sudo systemctl restart mtpd" if facts.service else "then log in again"
-    return Found(ERROR, says, f"{fix}    # {then}" if not facts.service else f"{fix} && {then}")
+        return Found(severity, says, f"sudo chgrp render {quoted(*(node.path for node in nodes))}")
+    fix = f"sudo usermod -aG {','.join(groups)} {quoted(account.name)}"
+    if serves and facts.service:
+        return Found(severity, says, f"{fix} && sudo systemctl restart mtpd")
+    return Found(severity, says, f"{fix}    # then log in again")
 
 
 def _see_access(facts: Facts) -> Seen:

@@ -339,6 +339,7 @@ class Facts:
         version: Of mtpctl.
         account: Whom the daemon runs as, or would.
         service: Whether that is the system's service.
+        visitor: Who asks, where that is another user and not root.
     """
 
     version: str
@@ -356,3 +357,4 @@ class Facts:
     state: DirectoryFacts | Absent
     models: tuple[ModelFile, ...] = ()
     tokens: TokenFacts | None = None
+    visitor: Account | None = None

@@ -108,6 +108,7 @@ def collect(client: Client, machine: Machine, wanted: Wanted) -> Facts:
     return Facts(
         version=__version__,
         account=whose.account,
+        visitor=_visitor(whose.account),
         service=whose.service,
         config=config,
         engine=engine,
@@ -131,6 +132,12 @@ def collect(client: Client, machine: Machine, wanted: Wanted) -> Facts:
         units=tuple(unit.facts for unit in units),
         daemon=_daemon(answer, loaded),
     )
+
+
+def _visitor(account: Account) -> Account | None:
+    """Who asks, where the daemon runs as somebody else and root may do everything anyway."""
+    uid = os.geteuid()
+    return None if uid in {0, account.uid} else account_of(uid)
 
 
 def _ask(client: Client) -> _Answer:

@@ -159,6 +159,13 @@ def test_what_was_found_comes_with_its_commands() -> None:
             "sudo usermod -aG render mtpd && sudo systemctl restart mtpd",
         ),
         (
+            {"visitor": Account(name="ann", uid=1000, gids=frozenset({1000}))},
+            "card",
+            "warning",
+            "ann may not open /dev/kfd and /dev/dri/renderD128: engines that you start by hand",
+            "sudo usermod -aG render ann    # then log in again",
+        ),
+        (
             {"models": (model(inode=inode("/m", 0o600)),)},
             "model files",
             "error",
@@ -429,6 +436,7 @@ FACTS = st.builds(
         ),
         max_size=2,
     ).map(tuple),
+    visitor=st.none() | WHO,
     tokens=st.none() | st.builds(TokenFacts, path=TEXT, problem=ADVICE, count=st.integers(0, 2)),
 )
 

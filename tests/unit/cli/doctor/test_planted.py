@@ -16,6 +16,7 @@ import pytest
 
 from mtpd.access import Scope
 from mtpd.cli.doctor.look import Wanted
+from mtpd.cli.install_command import install_units
 from mtpd.clock import SystemClock
 from mtpd.config import sandbox
 from mtpd.store.token_file import TokenFile
@@ -23,6 +24,7 @@ from mtpd.units import MIB
 from tests.fakes import devices, sysfs, views
 from tests.fakes.backend import ScriptedBackend, served_in_thread
 from tests.unit.cli.doctor.world import HELP, MOUNTS, World
+from tests.unit.cli.offline import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -367,6 +369,23 @@ def test_a_unit_that_is_older_than_the_package(world: World) -> None:
     assert [one.severity for one in found] == ["warning"]
     assert "is not what this version of mtpd installs" in found[0].says
     assert found[0].fix == "sudo mtpd install-units --force && sudo systemctl daemon-reload"
+
+
+@pytest.mark.parametrize("for_user", ["--user", None])
+def test_units_that_were_just_installed_are_not_old(for_user: str | None, world: World) -> None:
+    program = world.home / "bin/mtpd"
+    program.touch(mode=0o755)
+    config = world.configure(server="[server]\nlisten = '127.0.0.1:8099'\n")
+    prefix = world.home / ".config" if for_user else world.tree.root / "etc"
+    words = ("--program", str(program), "--config", str(config), "--prefix", str(prefix))
+    done = run(install_units, *words, *((for_user,) if for_user else ()))
+    assert done.exit_code == 0, done.output
+    view = world.examine()
+    found = [one.says for one in view.findings if one.check == "units"]
+    assert [one for one in found if "no such user" not in one] == []
+    if for_user:
+        own = prefix / "systemd/user/mtpd.service"
+        assert next(one.says for one in view.checks if one.name == "units") == str(own)
 
 
 def test_a_unit_whose_program_and_user_are_gone(world: World) -> None:
