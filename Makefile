@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed-dev
 DEMO   := .venv-demo
 DEMO_STAMP := $(DEMO)/.installed
 
-.PHONY: demo test check bench fuzz endurance faults systemd docs clean format lint types contracts deps spelling
+.PHONY: demo test check bench fuzz endurance faults screenshots systemd docs clean format lint types contracts deps spelling
 
 demo: $(DEMO_STAMP)  ## measure the two bundled models on this machine, choose, and serve
 	$(DEMO)/bin/mtpd demo $(DEMO_ARGS)
@@ -45,6 +45,9 @@ bench: $(STAMP)  ## measure, print, never assert; numbers go to docs/benchmarks.
 
 fuzz: $(STAMP)  ## schemathesis over the control API, many times as often as in `make test`
 	MTPD_ENDURANCE=1 $(BIN)/pytest --all-must-run -o min_tests=2 -n 2 tests/fuzz
+
+screenshots: $(STAMP)  ## docs/images/dashboard-*.png; minutes, needs Chromium; look at them
+	$(BIN)/python -m tests.browser.screenshots
 
 endurance: $(STAMP)  ## the tests that `make test` runs in part, in full
 	MTPD_ENDURANCE=1 $(BIN)/pytest --all-must-run -o min_tests=4 -o min_tests_that_need= tests/faults/test_switches_under_load.py tests/faults/test_restarts_under_load.py

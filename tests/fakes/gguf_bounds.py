@@ -7,6 +7,8 @@ engine, so that tests can write one in a line.
 from __future__ import annotations
 
 import math
+import mmap
+import os
 import struct
 from typing import TYPE_CHECKING
 
@@ -24,7 +26,9 @@ BLOCKS = {0: (1, 4), 1: (1, 2), 8: (32, 34), 2: (32, 18)}
 def complaint(path: Path) -> str | None:
     """Why llama.cpp would not load the file, in its words; None if it would."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            empty = not file.seek(0, os.SEEK_END)
+            data = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         return f"gguf_init_from_file: failed to open GGUF file '{path}' ({error.strerror})"
     if data[:4] != b"GGUF":
@@ -37,7 +41,7 @@ def complaint(path: Path) -> str | None:
 
 
 class _Reader:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | mmap.mmap) -> None:
         self.data = data
         self.at = 8
         self.alignment = 32
