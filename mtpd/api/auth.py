@@ -306,8 +306,19 @@ def middleware(
 
 
 def may(request: web.Request, plane: Plane, scope: Scope) -> Problem | None:
-    """What the same caller would be answered to something else; None where it may."""
-    other = replace(request[_ASKED], plane=plane, scope=scope, media_type=None)
+    """What the same caller would be answered to something else; None where it may.
+
+    A browser, which ``Sec-Fetch-Site`` shows, sends its ``Origin`` with every change.
+    """
+    asked = request[_ASKED]
+    page = asked.origin is None and asked.fetch_site == "same-origin" and asked.hosts
+    other = replace(
+        asked,
+        plane=plane,
+        scope=scope,
+        media_type=None,
+        origin=f"http://{asked.hosts[0]}" if page else asked.origin,
+    )
     return decide(other, request[_POLICY])
 
 

@@ -103,6 +103,14 @@ async def test_the_page_is_open_and_what_it_shows_is_not() -> None:
                     assert page.status == 200
                 async with own.get("/mtpd/v1/access") as reply:
                     assert (await reply.json())["changes"]["allowed"]
+                # A browser that was led there, e.g. by ssh -L, sends its Origin with a change.
+                browser = {"Sec-Fetch-Site": "same-origin"}
+                async with own.get("/mtpd/v1/access", headers=browser) as reply:
+                    told = (await reply.json())["changes"]
+                assert not told["allowed"]
+                sent = {**browser, "Origin": "http://localhost"}
+                async with own.post("/mtpd/v1/unload", json={}, headers=sent) as reply:
+                    assert (await reply.json())["detail"] == told["reason"]
 
 
 async def test_without_tokens_a_page_reads_and_uses_the_models_but_changes_nothing() -> None:

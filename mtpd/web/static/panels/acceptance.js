@@ -55,11 +55,17 @@ function classes(live) {
   return (live?.classes ?? []).flatMap(({ name, share, arms }) =>
     arms.map((arm) => ({
       name: name.replaceAll("/", " · "),
-      detail: `live, depth ${arm.arm.depth}, ${Math.round(arm.requests)} requests, ${Math.round(share * 100)} % of tokens`,
+      detail: `live, depth ${arm.arm.depth}, ${requests(arm.requests)}, ${Math.round(share * 100)} % of tokens`,
       alphas: arm.alphas,
       why: arm.unidentified,
     })),
   );
+}
+
+/** Old requests count less, so that there may be parts of one. */
+function requests(count) {
+  const whole = Math.max(1, Math.round(count));
+  return `${whole} ${whole === 1 ? "request" : "requests"}`;
 }
 
 function shown(rows, format) {

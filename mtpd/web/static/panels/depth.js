@@ -5,7 +5,7 @@ import { drawn, h, parts } from "../lib/dom.js";
 import { foremost, table } from "../lib/show.js";
 import { colour } from "../lib/theming.js";
 
-const HEIGHT = 250;
+const HEIGHT = 320;
 
 /**
  * @param {HTMLElement} section

@@ -1,4 +1,4 @@
-"""What comes from elsewhere is what its publisher has made, with its licence."""
+"""The files of the dashboard: small, from here, and what comes from elsewhere untouched."""
 
 from __future__ import annotations
 
@@ -37,3 +37,9 @@ def test_nothing_is_loaded_from_elsewhere_and_nothing_is_inline() -> None:
             r'^(?:import|export)[^;]*?from "([^"]+)";', file.read_text(), re.MULTILINE
         )
         assert all(one.startswith(".") for one in imports), (file, imports)
+
+
+def test_modules_of_our_own_stay_small() -> None:
+    own = [file for file in STATIC.rglob("*.js") if "vendor" not in file.parts]
+    assert len(own) > 20
+    assert [f.name for f in own if len(f.read_text().splitlines()) >= 300] == []
