@@ -105,7 +105,11 @@ _DAEMON: Final = (
     _gauge("config_invalid", "", "Whether the configuration on the disk has errors"),
     _gauge("models_unusable", "models", "Models whose file cannot be served"),
     _gauge("operation_running", "", "1 for the operation that runs or waits", "kind", "state"),
-    _counter("event_readers_dropped_total", "readers", "Readers of events that were too slow"),
+    _counter(
+        "event_readers_dropped_total",
+        "readers",
+        "Readers of events or log lines that were too slow",
+    ),
 )
 
 _REQUESTS: Final = (
