@@ -135,7 +135,7 @@ async def test_a_real_prometheus_scrapes_it_and_its_alerts_wait_for_what_is_wron
                 "mtpd_queue_wait_seconds_count": 2,
                 "sum(mtpd_http_refusals_total)": 1,
             }.items():
-                assert await prometheus.value(query) == wanted, query
+                await prometheus.until(query, wanted)
             # Before the first scrape there is no target to be up.
             await prometheus.until("absent(ALERTS)", 1)
             assert await prometheus.value(f"mtpd_engine_evicted_layers{{{CARD}}}") is None
