@@ -63,6 +63,7 @@ async def test_a_measurement_shows_its_progress_and_then_the_curve_and_the_reaso
             page = seen.page
             await seen.live()
             await expect(page.locator("#depth")).to_contain_text("was not measured yet")
+            await expect(page.locator("#acceptance")).to_contain_text("No model runs")
             asked = await running.control.tune(
                 subject="alpha",
                 method="sweep",
@@ -75,6 +76,7 @@ async def test_a_measurement_shows_its_progress_and_then_the_curve_and_the_reaso
                 idempotency_key=None,
             )
             await expect(page.locator("#models progress")).to_be_visible()
+            await expect(page.locator("#why")).to_contain_text("It is being measured: ")
             assert (await run_operation(running, asked)).state == "done"
             await expect(page.locator("#models progress")).to_have_count(0)
             (model, _) = await running.control.models()

@@ -23,7 +23,7 @@ export function mount(section, { store, format }) {
     const live = status.live.find((one) => one.profile === name) ?? null;
     const rows = [...measured(model), ...classes(live)];
     const excluded = Object.entries(live?.excluded ?? {});
-    draw({ rows, excluded }, () =>
+    draw({ name, rows, excluded }, () =>
       rows.length ? [shown(rows, format), left(excluded)] : h("p.empty", {}, nothing(name)),
     );
   });

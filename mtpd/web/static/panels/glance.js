@@ -9,6 +9,8 @@ const MODES = {
   idle: "It is done while nobody asks: [tuning] mode is idle.",
 };
 
+const MEASURES = new Set(["tune", "sweep", "probe"]);
+
 /**
  * @param {HTMLElement} section
  * @param {import("../app.js").Context} ctx
@@ -34,6 +36,7 @@ export function mount(section, { store, format }) {
       power: power(gpu, engine),
       next: status.live.find((one) => one.profile === engine?.profile)?.next ?? null,
       mode: status.mode,
+      measuring: measuring(status.operation),
     };
     draw(shown, () => (engine ? glance(shown, format) : resting(shown)));
   });
@@ -62,19 +65,18 @@ function glance(shown, format) {
       "dl.sentences",
       {},
       h("dt", {}, "Why"),
-      h("dd", { id: "why" }, why(arm, choice)),
+      h("dd", { id: "why" }, shown.measuring ?? why(arm, choice)),
       h("dt", {}, "Next"),
       h("dd", { id: "next" }, next(shown)),
     ),
   ];
 }
 
-function resting({ pools: found, mode, queue }) {
+function resting({ pools: found, queue }) {
   return [
-    h("p.empty", {}, "Nothing is loaded; the card is free."),
+    h("p.empty", {}, "Nothing is loaded."),
     found.length ? h("p.muted", {}, `Asked for by pool, this would start: ${found.join(", ")}.`) : null,
     queue.waiting ? h("p", {}, `${queue.waiting} requests wait.`) : null,
-    h("p.muted.small", {}, MODES[mode] ?? ""),
   ];
 }
 
@@ -114,6 +116,12 @@ function watts({ value, reason, cap }, format) {
 
 function note(text) {
   return h("span.note", {}, text);
+}
+
+/** While engines are started to be measured, no choice explains their depth. */
+function measuring(operation) {
+  if (operation?.state !== "running" || !MEASURES.has(operation.kind)) return null;
+  return `It is being measured: ${operation.progress.note || operation.kind}`;
 }
 
 function why(arm, choice) {

@@ -27,10 +27,16 @@ export function mount(section, { store, format }) {
       host: device?.host ?? null,
       shares: status.memory.map(shareOf).filter(Boolean),
       entries: status.memory.map(({ arm, memory, held }) => ({ arm, memory, held })),
-      headroom: models?.find((one) => one.id === engine?.profile)?.memory.headroom_bytes ?? 0,
+      headroom: headroomOf(models ?? []),
     };
     draw(shown, () => (format.known(shown.total) ? card(shown, format) : without(shown, format)));
   });
+}
+
+/** It is the same for every model of a card. */
+function headroomOf(models) {
+  const found = models.map((one) => one.memory.headroom_bytes).find((bytes) => bytes !== null);
+  return found ?? null;
 }
 
 function card(shown, format) {
@@ -46,7 +52,7 @@ function card(shown, format) {
         "Left",
         [
           h("span.big", {}, format.known(used) ? format.bytes(total - used) : format.unknown()),
-          note(`${format.bytes(headroom)} of it stays free by design`),
+          headroom === null ? null : note(`${format.bytes(headroom)} of it stays free by design`),
         ],
       ],
     ),
@@ -75,7 +81,7 @@ function stack({ segments, others, total, headroom, label }) {
     x = Math.min(width, x + bytes * scale);
     return bar;
   });
-  const budget = width - headroom * scale;
+  const budget = width - (headroom ?? 0) * scale;
   return svg(
     "svg",
     { class: "stack", viewBox: `0 0 ${width} 34`, preserveAspectRatio: "none", role: "img", "aria-label": label },
