@@ -50,9 +50,13 @@ class Screen:
         limit = time.monotonic() + DEADLINE_S
         while not condition():
             assert time.monotonic() < limit, self.text
-            ready, _, _ = select.select([self._master], [], [], 0.02)
-            if ready:
-                self.text += self._decoder.decode(os.read(self._master, 65536))
+            self.rest()
+
+    def rest(self) -> None:
+        """Read what comes within a moment."""
+        ready, _, _ = select.select([self._master], [], [], 0.02)
+        if ready:
+            self.text += self._decoder.decode(os.read(self._master, 65536))
 
     def until(self, pattern: str) -> str:
         """Read until a pattern has been shown."""
