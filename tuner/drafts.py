@@ -10,25 +10,37 @@ aggregate counters alone nothing is said here (``tuner.acceptance.aggregate_iden
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from tuner.acceptance import TRUSTED_FULL_DRAFTS, full_draft_ratio, steps_from_timings
-from tuner.types import Unknown
+from tuner.acceptance import (
+    TRUSTED_FULL_DRAFTS,
+    PositionCounts,
+    full_draft_ratio,
+    steps_from_timings,
+)
+from tuner.types import Drafter, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tuner.acceptance import PositionCounts
-
 __all__ = [
+    "OCCASIONAL",
     "DraftStep",
     "TracedCounts",
     "draft_n_all_rejected",
+    "draft_rate",
     "first_draft_len",
+    "per_decode_step",
     "plain_steps",
     "traced",
     "trusted",
 ]
+
+
+OCCASIONAL: Final = frozenset({Drafter.NGRAM})
+"""Drafters that draft at some steps only: n-grams need a place in the text that came before. The
+steps at which they did are what the engine counts, the others are plain. A head or a model
+drafts at every step but the last ones of a reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +123,32 @@ def traced(depth: int, steps: Iterable[DraftStep]) -> TracedCounts:
 def plain_steps(predicted_n: int, draft_n_accepted: int, verification_steps: int) -> int:
     """Decode steps that had no draft."""
     return steps_from_timings(predicted_n, draft_n_accepted) - verification_steps
+
+
+def draft_rate(drafts: int, decode_steps: int) -> float:
+    """Share of the decode steps that had a draft, measured.
+
+    Args:
+        drafts: Steps with a draft, as the engine counts them.
+        decode_steps: All steps, (N - 1 - A) of a reply of N tokens; at least 1.
+
+    Raises:
+        ValueError: There was no step, or more drafts than steps.
+    """
+    if decode_steps < 1 or not 0 <= drafts <= decode_steps:
+        msg = f"{drafts} of {decode_steps} steps cannot have had a draft"
+        raise ValueError(msg)
+    return drafts / decode_steps
+
+
+def per_decode_step(counts: PositionCounts, decode_steps: int) -> PositionCounts:
+    """The counts over all decode steps: one without a draft accepted nothing.
+
+    The first acceptance is then that of a draft times the rate of drafts, the others are as they
+    were, and 1 + a1 + a1*a2 + ... are tokens per decode step, which step times go with.
+    """
+    steps = max(decode_steps, counts.steps)
+    return PositionCounts(steps=steps, accepted=counts.accepted, cut=counts.cut)
 
 
 def first_draft_len(n_predict: int, depth: int) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuner.acceptance import TRUSTED_FULL_DRAFTS, full_draft_ratio, steps_from_timings
+from tuner.drafts import OCCASIONAL
 from tuner.types import Arm, Unknown
 
 if TYPE_CHECKING:
@@ -176,4 +177,6 @@ def _positions(
     ratio = full_draft_ratio(one.drafted, steps, len(hits))
     if ratio < TRUSTED_FULL_DRAFTS:
         return Unknown(f"only {ratio:.0%} of the drafts were full")
-    return chain[:-1], hits
+    # What a step earns counts: those that found nothing to draft accepted nothing.
+    first = max(decode_steps, steps) if one.arm.drafter in OCCASIONAL else steps
+    return (first, *hits[:-1]), hits

@@ -23,7 +23,7 @@ from tuner.acceptance import (
     steps_from_timings,
 )
 from tuner.compare import median_of
-from tuner.drafts import trusted
+from tuner.drafts import OCCASIONAL, draft_rate, per_decode_step, trusted
 from tuner.types import (
     Arm,
     Evicted,
@@ -141,6 +141,29 @@ class ArmSummary:
     def trusted(self) -> PositionCounts | Unknown:
         """The counts, or why the positions cannot be told: drafts were cut short."""
         return self.counts if isinstance(self.counts, Unknown) else trusted(self.counts)
+
+    @property
+    def draft_rate(self) -> float | None:
+        """Share of the decode steps that had a draft; None of a drafter that always has one."""
+        steps = self._decode_steps
+        if self.arm.drafter not in OCCASIONAL or steps is None or isinstance(self.counts, Unknown):
+            return None
+        return draft_rate(min(self.counts.steps, steps), steps)
+
+    @property
+    def earning(self) -> PositionCounts | Unknown:
+        """The counts per decode step: what drafts earn goes with the time of all steps."""
+        steps = self._decode_steps
+        if self.draft_rate is None or steps is None or isinstance(self.trusted, Unknown):
+            return self.trusted
+        return per_decode_step(self.trusted, steps)
+
+    @property
+    def _decode_steps(self) -> int | None:
+        """All steps of the counted texts: A accepted tokens are A / (E - 1) steps."""
+        if isinstance(self.counts, Unknown) or self.expected is None or self.expected <= 1:
+            return None
+        return round(sum(self.counts.accepted) / (self.expected - 1)) or None
 
     @property
     def shown_alphas(self) -> tuple[tuple[int, Interval], ...]:

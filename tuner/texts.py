@@ -4,26 +4,29 @@ At temperature 0 a model writes the same text at every depth, so the counts of t
 hold those of all shallower ones; from one text the errors of two depths largely cancel
 (0.45 % for depth 2 over 1 from 3 prompts of 4 workloads, against 0.63 % where each depth
 counts for itself; 400 simulated machines). Beyond the counts the last ratio of conditional
-acceptances continues, and ``SLACK`` bounds it. Knows no step times (``tuner.steps``).
+acceptances continues, and ``SLACK`` bounds it. A drafter that finds a draft at some steps only
+(n-grams) earns at the rate of these, which is measured. Knows no step times (``tuner.steps``).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tuner.acceptance import (
     TRUSTED_FULL_DRAFTS,
     PositionCounts,
     counts_of,
+    distinct_texts,
     expected_tokens,
     full_draft_ratio,
     phi_for,
     pool_counts,
 )
-from tuner.summary import not_usable
+from tuner.drafts import OCCASIONAL, draft_rate, per_decode_step
+from tuner.summary import decode_steps, not_usable
 from tuner.throughput import optimistic
 from tuner.types import Unknown, depth_order
 
@@ -51,10 +54,13 @@ class Texts:
     Attributes:
         counts: By workload, ordered by name; all of one depth >= 1, with steps.
         phi: Over-dispersion of the counts.
+        rates: Share of the decode steps that had a draft, by workload; 1 where it is not named.
+            It is taken to be the same at every depth.
     """
 
     counts: tuple[tuple[str, PositionCounts], ...]
     phi: float
+    rates: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def depth(self) -> int:
@@ -63,7 +69,11 @@ class Texts:
 
     def expected(self, depth: int) -> dict[str, float]:
         """Tokens per step by workload; beyond the counts a continuation."""
-        return {name: expected_tokens(_continued(c, depth)[0]) for name, c in self.counts}
+        return {name: self._per_step(name, _continued(c, depth)[0]) for name, c in self.counts}
+
+    def _per_step(self, name: str, alphas: tuple[float, ...]) -> float:
+        """Tokens per decode step: what drafts earn comes at the share of steps that have one."""
+        return 1 + self.rates.get(name, 1.0) * (expected_tokens(alphas) - 1)
 
     def log_mean(self, depth: int, weights: Mapping[str, float]) -> float:
         """Logarithm of the weighted mean over workloads of the tokens per step."""
@@ -71,7 +81,7 @@ class Texts:
 
     def log_bound(self, depth: int, weights: Mapping[str, float]) -> float:
         """The same if every further position were as good as ``SLACK`` allows."""
-        best = {name: expected_tokens(_continued(c, depth)[1]) for name, c in self.counts}
+        best = {name: self._per_step(name, _continued(c, depth)[1]) for name, c in self.counts}
         return math.log(_mean(best, weights))
 
     def covariance(
@@ -88,7 +98,8 @@ class Texts:
         whole = sum(weights[name] for name, _ in self.counts)
         for name, counts in self.counts:
             share = weights[name] / whole
-            sums = _mean_covariance(counts, min(deepest, counts.depth))
+            steps = round(counts.steps / self.rates.get(name, 1.0))
+            sums = _mean_covariance(per_decode_step(counts, steps), min(deepest, counts.depth))
             for i, j in itertools.product(range(size), repeat=2):
                 a, b = min(i, counts.depth), min(j, counts.depth)
                 # beyond the counts the relative error is that of the last counted depth
@@ -122,6 +133,7 @@ def texts_of(observations: Iterable[Observation]) -> Texts | Unknown:
 def _trusted(arm: Arm, usable: Sequence[Observation]) -> Texts | None:
     mine = [o for o in usable if o.arm == arm]
     out: list[tuple[str, PositionCounts]] = []
+    rates: dict[str, float] = {}
     for workload in sorted({o.workload for o in mine}):
         counts = pool_counts(o for o in mine if o.workload == workload)
         if isinstance(counts, Unknown) or not counts.steps:
@@ -129,9 +141,15 @@ def _trusted(arm: Arm, usable: Sequence[Observation]) -> Texts | None:
         drafted = counts.steps * counts.depth - counts.cut
         if full_draft_ratio(drafted, counts.steps, counts.depth) < TRUSTED_FULL_DRAFTS:
             return None
+        if arm.drafter in OCCASIONAL:
+            texts = distinct_texts(o for o in mine if o.workload == workload)
+            steps = [decode_steps(o) for o in texts]
+            if None in steps or sum(filter(None, steps)) < counts.steps:
+                return None
+            rates[workload] = draft_rate(counts.steps, sum(filter(None, steps)))
         out.append((workload, counts))
     each = [c for o in mine if isinstance(c := counts_of(o), PositionCounts)]
-    return Texts(counts=tuple(out), phi=max(1.0, phi_for(each)))
+    return Texts(counts=tuple(out), phi=max(1.0, phi_for(each)), rates=rates)
 
 
 def _mean(values: Mapping[str, float], weights: Mapping[str, float]) -> float:

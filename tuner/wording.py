@@ -271,6 +271,8 @@ def evidence_of(row: ArmSummary, remark: str | None) -> str:
         )
     if row.expected is not None:
         parts.append(f"{row.expected:.2f} tokens per step")
+    if row.draft_rate is not None:
+        parts.append(f"a draft at {row.draft_rate:.0%} of the steps")
     parts += [f"alpha{i} {a.mid:.3f} [{a.low:.3f}, {a.high:.3f}]" for i, a in row.shown_alphas]
     if row.arm.depth and isinstance(row.counts, PositionCounts):
         parts += [one.reason for one in (row.trusted,) if isinstance(one, Unknown)]

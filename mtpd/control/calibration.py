@@ -144,7 +144,7 @@ def changes(
 def _baseline(told: History) -> Baseline:
     """Acceptance of the deepest arm whose positions were counted."""
     rows = summarise(told.observations, told.starts)
-    counted = [row.trusted for row in rows if row.arm.depth]
+    counted = [row.earning for row in rows if row.arm.depth]
     known = [counts for counts in counted if not isinstance(counts, Unknown) and counts.steps]
     if not known:
         return UNCALIBRATED
