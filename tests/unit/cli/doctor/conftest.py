@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -7,7 +9,14 @@ import pytest
 from tests.unit.cli.doctor.world import World
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Shorter than pytest's, in whose folders of parallel runs a socket's path is too long."""
+    with tempfile.TemporaryDirectory(prefix="mtpd-t-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
