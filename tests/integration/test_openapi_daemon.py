@@ -132,6 +132,21 @@ async def test_every_event_is_as_described() -> None:
         assert {"operation.changed", "residency.judged"} <= seen
 
 
+async def test_every_part_of_the_log_is_as_described() -> None:
+    path = f"{PREFIX}/logs"
+    async with home(Script()) as place, daemon_at(place) as (running, client):
+        await prepare(running, "alpha")
+        seen: set[str] = set()
+        async with client.get(path, params={"follow": "true", "after": "0"}) as stream:
+            with anyio.fail_after(20):
+                async for kind, data in events_of(stream):
+                    assert event_misfits(kind, data, path=path) == []
+                    seen.add(kind)
+                    if kind == "log.lines":
+                        break
+        assert seen == {"stream.open", "log.lines"}
+
+
 async def events_of(stream: aiohttp.ClientResponse) -> AsyncIterator[tuple[str, Any]]:
     kind = ""
     async for raw in stream.content:

@@ -43,9 +43,9 @@ def misfits(route: Route, status: int, media_type: str, body: Json) -> list[str]
     return against(content[media_type]["schema"], body)
 
 
-def event_misfits(kind: str, data: Json) -> list[str]:
-    """What of an event's data the description does not say."""
-    content = STRICT["paths"]["/mtpd/v1/events"]["get"]["responses"]["200"]["content"]
+def event_misfits(kind: str, data: Json, *, path: str = "/mtpd/v1/events") -> list[str]:
+    """What of the data of a stream's event the description does not say."""
+    content = STRICT["paths"][path]["get"]["responses"]["200"]["content"]
     described = content["text/event-stream"]["x-mtpd-events"]
     if kind not in described:
         return [f"there is no event {kind}"]
