@@ -307,7 +307,8 @@ class Changes(Generic[C]):
         if (present := self.engines.ready(lane.seat)) is not None:
             # The arm could not even be planned: what served still does.
             self._give_up(lane, arm, error, present.plan.arm)
-            self._serve(lane, present)
+            if not self._react(lane, present):
+                self._serve(lane, present)
             return
         back = None if before == arm else before
         self._give_up(lane, arm, error, back)
@@ -374,8 +375,8 @@ class Changes(Generic[C]):
         self._give_up(lane, plan.arm, MisfitError(plan, short), None)
 
     def _react(self, lane: Lane, running: Running[C]) -> bool:
-        """Have a degraded engine left; whether it is one. A hold decides for itself."""
-        if not running.is_degraded or lane.state.held is not None:
+        """Have a degraded engine left, once nobody holds its lane; whether it is one."""
+        if not running.is_degraded:
             return False
         if lane.seat not in self._leaving:
             self._leaving.add(lane.seat)

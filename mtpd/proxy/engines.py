@@ -212,6 +212,9 @@ class Engines(Generic[C]):
         seat = self._seat_for(plan.key.profile)
         present = self.ready(seat)
         if present is not None and present.is_as_planned(plan) and not fresh:
+            if terms is Terms.SERVE and present.is_degraded:
+                await self.stop(seat, "it does not fit")
+                raise MisfitError(plan, present.verdict)
             present.terms = terms
             return present
         await self.stop(seat, reason)

@@ -121,6 +121,7 @@ class Rules:
             or child.make.profile in world.forced
             or not ours
             or any(not hold.gone and hold.gtt_mib for hold in ours)
+            or any(other.killed_at is not None for other in world.machine.live())
         )
         if not excused:
             held = ", ".join(f"{hold.vram_mib} MiB gone={hold.gone}" for hold in ours)

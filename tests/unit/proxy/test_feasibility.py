@@ -160,6 +160,22 @@ async def test_a_restart_after_a_crash_that_comes_back_evicted_serves_nobody() -
         assert made.serving() == ["a@1"]
 
 
+async def test_a_restart_that_comes_back_evicted_while_its_place_is_held_serves_nobody() -> None:
+    async with bench() as made:
+        too_deep(made, EVICTED, depth=5)
+        await made.board.switch(arm("a", 1), reason="shallow")
+        await made.board.switch(arm("a", 2), reason="deeper")
+        made.actor("a").crash()
+        too_deep(made, EVICTED, depth=2)
+        async with clients(made, "a") as (waiting,):
+            async with made.board._lanes.of("a").exclusive("a test", force=False, timeout_s=10):
+                made.actor("a").recover()
+                await anyio.wait_all_tasks_blocked()
+                assert made.serving() == ["a@2"]
+            await until(lambda: waiting.lease)
+            assert waiting.arm() == arm("a", 1)
+
+
 async def test_a_refused_depth_during_a_restart_does_not_strand_who_waits_for_it() -> None:
     async with bench() as made:
         too_deep(made, EVICTED, depth=2)
