@@ -126,6 +126,12 @@ NEEDS: Final = (
         lack=_tried(_AS_ROOT, *_IN_NAMESPACES),
     ),
     Need(
+        marker="strace",
+        what="strace",
+        get="apt-get install strace",
+        lack=_programs("strace"),
+    ),
+    Need(
         marker="browser",
         what="Chromium",
         get="apt-get install chromium",

@@ -185,13 +185,24 @@ class TokenFile:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         private_directory(self.path.parent)
-        descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with self._explained("cannot be locked"):
+            descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with self._explained("cannot be locked"):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
-            os.fsync(descriptor)
+            with self._explained("is changed, but may not outlive a power cut"):
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            why = f"{what}: {error.strerror}"
+            raise self._unusable(why, hint="see the kernel log, or name --state-dir") from error
 
     def _write(self, tokens: tuple[Token, ...]) -> None:
         rows = [

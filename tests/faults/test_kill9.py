@@ -46,9 +46,15 @@ def engines(prefix: str) -> list[int]:
 def described(pid: int) -> str:
     """What a process is and does, for the message of a failure."""
     with suppress(OSError):
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return f"{state} {command}"
+        folder = Path(f"/proc/{pid}")
+        command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        status = (folder / "status").read_text().splitlines()
+        signals = [line for line in status if line.startswith(("SigPnd", "ShdPnd", "SigBlk"))]
+        said = f"{fields[0]} parent={fields[1]} ticks={fields[11]}+{fields[12]} {signals} {command}"
+        with suppress(OSError):
+            said += f" in {(folder / 'wchan').read_text()} {(folder / 'syscall').read_text()}"
+        return said
     return "just ended"
 
 
