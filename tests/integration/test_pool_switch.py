@@ -201,6 +201,29 @@ async def test_a_member_that_was_never_measured_is_measured_in_silence_and_then_
             assert chosen.measurement_ids
 
 
+async def test_a_member_that_cannot_be_measured_is_tried_once_and_what_served_serves_again() -> (
+    None
+):
+    broken = Script(tps0=32.4, models={"tiny-unchained": {"exit_code_at_start": 1}})
+    async with place_of_two(speeds=broken) as place:
+        async with daemon_at(place) as (running, client):
+            await measured(running, "alpha", depths=(0,), prompts=1, max_tokens=48)
+        tuned(place, mode="idle", min_idle_s=0.05, min_dwell_s=0, max_restarts_per_day=20)
+        async with daemon_at(place) as (running, client):
+            await ask(client, 0)
+            asked = await carried_out(running, "beta", "measure")
+            assert asked.outcome is not None
+            assert asked.outcome.startswith("failed: ")
+
+            def given_up(status: StatusView) -> bool:
+                own = next((one.next for one in status.live if one.profile == "alpha"), None)
+                return own is not None and "never measured" not in own.says
+
+            await until(running, given_up)
+            assert len(await journalled(running, "beta", "measure")) == 1
+            assert (await ask(client, 1))[0] == "alpha"
+
+
 @pytest.mark.real_engine
 async def test_the_real_models_end_at_the_stored_model_without_one_failed_request() -> None:
     async with home() as place:
