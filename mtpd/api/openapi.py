@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from mtpd.api.json_schema import Components, attributes_of, summary_of
 from mtpd.api.openapi_parts import HEAD, PROBLEM, SECURITY_SCHEMES, refusal, security
+from mtpd.api.results import RESULTS
 from mtpd.events import Envelope, Event
 
 if TYPE_CHECKING:
@@ -46,10 +47,13 @@ def document(routes: Sequence[Route]) -> JsonObject:
         at = paths.setdefault(_PARAMETER.sub(r"{\1}", route.path), {})
         at[route.method.lower()] = _operation(route, made, problem)
     paths[METRICS] = {"get": _metrics(problem)}
+    results: JsonObject = {kind: made.of(view) for kind, view in RESULTS.items()}
+    schemas = made.all()
+    schemas["OperationView"] = {**schemas["OperationView"], "x-mtpd-results": results}
     return {
         **HEAD,
         "paths": dict(paths),
-        "components": {"schemas": dict(made.all()), "securitySchemes": SECURITY_SCHEMES},
+        "components": {"schemas": dict(schemas), "securitySchemes": SECURITY_SCHEMES},
     }
 
 

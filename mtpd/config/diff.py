@@ -23,12 +23,12 @@ from mtpd.config.model import (
     ServerConfig,
 )
 from mtpd.config.origins import leaves
+from mtpd.views import Json  # noqa: TC001  # the schema of a reload's result resolves it
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mtpd.config.locate import Path
-    from mtpd.views import Json
 
 __all__ = ["Changes", "EngineSettings", "Value", "diff", "engine_settings", "revised"]
 

@@ -11,10 +11,10 @@ import pytest
 
 from mtpd.api.routes import PREFIX, ROUTES
 from mtpd.cli.decode import decode
-from mtpd.views import OperationView
+from mtpd.views import OperationView, encode
 from tests.fakes.house import daemon_at, home, run_operation
 from tests.fakes.script import Script
-from tests.unit.api.described import STRICT, event_misfits, misfits, path_of
+from tests.unit.api.described import STRICT, event_misfits, misfits, path_of, result_misfits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -37,7 +37,14 @@ async def prepare(running: Daemon, subject: str) -> dict[str, str]:
     connector = aiohttp.UnixConnector(str(running.control_socket))
     async with aiohttp.ClientSession("http://localhost", connector=connector) as owner:
         tuned = await order(owner, running, "/tune", {"subject": subject, **SHORT})
-        await order(owner, running, "/load", {"model": "alpha"})
+        for path, body in (
+            ("/load", {"model": "alpha"}),
+            ("/switch", {"model": "alpha", "depth": 1}),
+            ("/reload", {}),
+            ("/unload", {}),
+            ("/load", {"model": "alpha"}),
+        ):
+            await order(owner, running, path, body)
         _, _, made = await asked(owner, f"{PREFIX}/decisions", params={"subject": subject})
     return {
         f"{PREFIX}/models/{{id}}": "first",
@@ -54,6 +61,7 @@ async def order(owner: aiohttp.ClientSession, running: Daemon, path: str, body: 
         assert misfits(route, answer.status, answer.content_type, operation) == []
     ended = await run_operation(running, decode(OperationView, operation))
     assert ended.state == "done", ended
+    assert result_misfits(ended.kind, encode(ended.result)) == []
     return ended.id
 
 

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from mtpd.api.row import Route
     from mtpd.views import Json
 
-__all__ = ["DESCRIPTION", "STRICT", "event_misfits", "misfits", "operation_of", "path_of"]
+__all__ = [
+    "DESCRIPTION",
+    "STRICT",
+    "event_misfits",
+    "misfits",
+    "operation_of",
+    "path_of",
+    "result_misfits",
+]
 
 DESCRIPTION: Any = openapi.document(ROUTES)
 STRICT: Any = closed(DESCRIPTION)
@@ -58,6 +66,11 @@ def event_misfits(kind: str, data: Json, *, path: str = "/mtpd/v1/events") -> li
             {name: value for name, value in part.items() if name != "additionalProperties"}, data
         )
     ]
+
+
+def result_misfits(kind: str, result: Json) -> list[str]:
+    """What of an operation's result the description does not say."""
+    return against(_components()["schemas"]["OperationView"]["x-mtpd-results"][kind], result)
 
 
 def against(schema: Any, data: Json) -> list[str]:
