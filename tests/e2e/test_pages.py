@@ -146,7 +146,7 @@ async def test_a_file_of_llama_swap_is_taken_as_the_page_has_it(place: Path) -> 
 
 
 async def test_a_line_of_flags_becomes_a_profile_as_the_page_has_it(place: Path) -> None:
-    block = next(b for b in blocks("from_llama_swap.md", "sh") if "mtpd import" in b)
+    (block,) = blocks("from_flags.md", "sh")
     code, told = await typed(place, f"set -e\n{block}")
     assert code == 0, told
     profile = (place / "mtpd-config/profiles/models/mine.toml").read_text()
