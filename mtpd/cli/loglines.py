@@ -14,8 +14,12 @@ __all__ = ["logs_to_stderr"]
 
 
 def logs_to_stderr() -> None:
-    """Send what drivers' readers log to standard error, so that ``--json`` stays JSON."""
-    structlog.configure(logger_factory=_logger)
+    """Send what drivers' readers log to standard error, so that ``--json`` stays JSON.
+
+    Where logging was set up already, its lines go there anyway.
+    """
+    if not structlog.is_configured():
+        structlog.configure(logger_factory=_logger)
 
 
 def _logger(*_names: object) -> WrappedLogger:

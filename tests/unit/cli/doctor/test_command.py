@@ -74,11 +74,12 @@ def test_another_configuration_and_state_directory_can_be_named(
 def test_what_readers_log_does_not_stand_between_results(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    before = structlog.get_config()["logger_factory"]
+    before = structlog.get_config()
+    structlog.reset_defaults()
     try:
         logs_to_stderr()
         structlog.get_logger().warning("gpu.sources_differ")
     finally:
-        structlog.configure(logger_factory=before)
+        structlog.configure(**before)
     told = capsys.readouterr()
     assert (told.out, "gpu.sources_differ" in told.err) == ("", True)
