@@ -44,7 +44,8 @@ TYPES: Final[Mapping[str, str]] = MappingProxyType(
 HEADERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'none'",
+        "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+        "trusted-types 'none'",
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Referrer-Policy": "no-referrer",
@@ -52,7 +53,8 @@ HEADERS: Final[Mapping[str, str]] = MappingProxyType(
         "X-Frame-Options": "DENY",
     }
 )
-"""Of every answer here: no inline script or style, nothing from elsewhere, in no frame."""
+"""Of every answer here: no inline script or style, nothing from elsewhere, in no frame, and no
+text that becomes markup or script (trusted types, where a browser has them)."""
 
 FOR_EVER: Final = "public, max-age=31536000, immutable"
 ASK_AGAIN: Final = "no-cache"

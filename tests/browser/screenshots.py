@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"
 DESK: Final[ViewportSize] = {"width": 1280, "height": 1640}
+MARGIN: Final = 14
+"""Pixels below the last panel of a picture."""
 PHONE: Final[ViewportSize] = {"width": 390, "height": 1500}
 TRAFFIC_S: Final = 150
 """So long requests come before the picture is taken, so that the history has something."""
@@ -204,6 +206,7 @@ async def main() -> None:
                 await seen.page.set_viewport_size(DESK)
                 await seen.live()
                 await ready(seen.page)
+                await down_to(seen.page, "#depth")
                 await shoot(seen.page, "light")
                 await seen.page.emulate_media(color_scheme="dark")
                 await shoot(seen.page, "dark")
@@ -211,6 +214,13 @@ async def main() -> None:
                 await seen.page.set_viewport_size(PHONE)
                 await shoot(seen.page, "phone")
             tasks.cancel_scope.cancel()
+
+
+async def down_to(page: Page, panel: str) -> None:
+    """Make the window as high as the page is down to the end of a panel."""
+    bottom = "node => Math.ceil(node.getBoundingClientRect().bottom + scrollY)"
+    height = await page.locator(panel).evaluate(bottom)
+    await page.set_viewport_size({"width": DESK["width"], "height": height + MARGIN})
 
 
 async def shoot(page: Page, name: str) -> None:
