@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mtpd.control.chain import ModelStory, model_chain
 from mtpd.control.deciding import PROBE, DepthInputs, PoolInputs, decide
-from mtpd.control.recorded import decode_inputs, difference
+from mtpd.control.recorded import AUTOMATIC, decode_inputs, difference
 from mtpd.control.rows import depth_rows
 from mtpd.control.standing import CUT_SHORT
 from mtpd.explanation_views import ExplanationView, ReplayView
@@ -35,6 +35,10 @@ _OFFLOAD = (
 )
 _ORDERED = "an operator or the configuration named this arm"
 _POOL = "the rules R0 to R5 for models, named in the sentence"
+_LIVE = (
+    "the rules of docs/live.md: beyond what is required with a probability of 95 %, while nobody"
+    " asks, and within the restarts of a day"
+)
 _PROBE = "a probe chooses nothing; a depth pays if the 95 % interval of its gain is above 0"
 
 
@@ -139,8 +143,8 @@ def _rule(
         return _POOL
     if isinstance(inputs, DepthInputs) and inputs.method == PROBE:
         return _PROBE
-    if not measurements and isinstance(inputs, Absent):
-        return _ORDERED
+    if isinstance(inputs, Absent) and (inputs.reason == AUTOMATIC or not measurements):
+        return _LIVE if inputs.reason == AUTOMATIC else _ORDERED
     rule = _RULES.get(decision.act, _CHOICE)
     accepts = isinstance(inputs, DepthInputs) and inputs.accept_offload
     return rule + _OFFLOAD if accepts else rule

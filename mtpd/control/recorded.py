@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mtpd.views import DecisionView, Json
     from tuner.types import Decision, Observation
 
-__all__ = ["decode_inputs", "difference", "encode_inputs"]
+__all__ = ["AUTOMATIC", "decode_inputs", "difference", "encode_inputs"]
 
 Decoded = TypeVar("Decoded", DepthInputs, PoolInputs)
 

@@ -133,6 +133,7 @@ async def test_idle_ends_at_the_model_and_depth_that_the_measurements_name() -> 
             assert [line.split(":")[0] for line in switched.evidence] == ["alpha@2", "beta@2"]
             told = await running.control.explain(switched.id, None)
             assert {one.profile for one in told.models} == {"alpha", "beta"}
+            assert told.rule.startswith("the rules of docs/live.md")
             assert told.chain[-2:] == (switched.reason, f"then: {switched.outcome}")
             status = await running.control.status()
             chosen = next(one for one in status.choices if one.subject == "both")
