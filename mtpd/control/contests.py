@@ -84,6 +84,9 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Look:
+    """A comparison, and of what model it was made."""
+
+    profile: Profile
     at_s: float
     found: tuple[Contest, ...] = field(default=())
 
@@ -118,17 +121,18 @@ class Contests:
         self._memory, self._misfit = memory, misfit
         self._journal, self._recorder, self._clock = journal, recorder, clock
         self._stood: dict[str, tuple[int, Standing | None]] = {}
-        self._looks: dict[tuple[Profile, Arm], _Look] = {}
+        self._looks: dict[tuple[str, Arm], _Look] = {}
 
     async def of(self, profile: Profile, running: Arm) -> tuple[Contest, ...]:
         """The pools of a model that runs, in the order of the configuration."""
         now_s = self._clock.now()
         self._looks = {k: v for k, v in self._looks.items() if now_s - v.at_s < EVERY_S}
-        known = self._looks.get((profile, running))
-        if known is None:
+        known = self._looks.get((profile.name, running))
+        if known is None or known.profile != profile:
             pools = [p for p in self._config.pools.values() if profile.name in p.members]
             found = [await self._contest(pool, profile, running) for pool in pools]
-            known = self._looks[profile, running] = _Look(now_s, tuple(found))
+            known = _Look(profile, now_s, tuple(found))
+            self._looks[profile.name, running] = known
         return known.found
 
     async def _contest(self, pool: Pool, profile: Profile, running: Arm) -> Contest:

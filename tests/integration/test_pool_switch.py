@@ -49,6 +49,8 @@ async def place_of_two(*, speeds: Script = SPEEDS) -> AsyncIterator[Home]:
             binary=str(fake_binary(place.root / "llama-server", speeds)),
             beta=bundled_model("tiny-unchained.gguf"),
         )
+        filters = "\n[models.alpha.filters]\nset = { cache_prompt = true }\n"
+        place.config.write_text(place.config.read_text() + filters)
         yield place
 
 
