@@ -187,6 +187,7 @@ async def ready(page: Page) -> None:
     await page.get_by_role("textbox", name="Message").fill("Why is a deeper draft not faster?")
     await page.get_by_role("button", name="Send").click()
     await expect(page.locator("#chat .made")).to_contain_text("drafts accepted")
+    await expect(page.locator("#acceptance")).to_contain_text("sampled")  # the chat's own class
     await page.evaluate("document.activeElement.blur()")
 
 

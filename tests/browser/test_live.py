@@ -95,3 +95,10 @@ async def test_a_measurement_shows_its_progress_and_then_the_curve_and_the_reaso
                 await page.locator("#acceptance tbody tr").first.locator("b").all_text_contents()
             )
             assert shown == [f"{one.alpha.mid:.2f}" for one in deepest.acceptance]
+            # An operator's depth hides neither: what serves, and what the measurements chose.
+            best = model.choice.arm.depth
+            other = 0 if best else 1
+            await switch(running, "alpha", other)
+            await expect(page.locator("#depth tbody tr").nth(other)).to_contain_text("serves")
+            await expect(page.locator("#depth tbody tr").nth(best)).to_contain_text("chosen")
+            await expect(page.locator("#glance")).to_contain_text(f"measured: depth {best}")

@@ -69,7 +69,7 @@ function unmeasured(name, ready) {
 
 /** Every depth that the profile allows, measured or not. */
 function pointsOf(model, served) {
-  const choice = model.choice?.measured_arm ?? model.choice?.arm;
+  const choice = model.choice?.measured_arm ?? null;
   const rows = [];
   for (let depth = 0; depth <= model.max_depth; depth += 1) {
     const row = model.depths.find((one) => one.arm.depth === depth) ?? null;
@@ -78,7 +78,7 @@ function pointsOf(model, served) {
       depth,
       row,
       memory,
-      chosen: model.choice?.measured === true && choice?.depth === depth,
+      chosen: choice?.depth === depth,
       served: served?.profile === model.id && served.depth === depth,
     });
   }

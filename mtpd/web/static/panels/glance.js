@@ -96,7 +96,10 @@ function pools(status, models) {
 
 function drafter(arm, choice) {
   const how = arm.depth ? `drafted by ${arm.drafter}` : "no speculation";
-  if (choice?.pinned) return `${how}, set by an operator`;
+  if (choice?.pinned) {
+    const measured = choice.measured_arm ? `; measured: depth ${choice.measured_arm.depth}` : "";
+    return `${how}, set by an operator${measured}`;
+  }
   return choice?.measured ? `${how}, chosen by measurements` : how;
 }
 
