@@ -1,34 +1,57 @@
-"""What the tests of failing calls have a process of its own do: ``acts FOLDER ACT``.
+"""What the tests of failing calls have a process of its own do: ``acts FOLDER ACT [POINT]``.
 
 Acts: ``token`` adds a token, ``row`` writes an intent to the ledger. Ends with 0 where the act was
-acknowledged, with 3 where it was refused with one of the daemon's own errors.
+acknowledged, with 3 where it was refused with one of the daemon's own errors. At the fault point
+it kills itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mtpd.access import Scope
 from mtpd.clock import SystemClock
 from mtpd.errors import MtpdError
+from mtpd.faults import NoFaults
 from mtpd.store.db import Database
+from mtpd.store.journal import Journal
 from mtpd.store.ledger import Ledger
 from mtpd.store.token_file import TokenFile
 from mtpd.types import UnixEndpoint
 from mtpd.units import HOST, EngineId
-from tuner.types import Arm
+from tuner.types import Act, Arm, Decision
+
+if TYPE_CHECKING:
+    from mtpd.faults import Faults
 
 __all__ = ["NEW", "OLD", "state"]
 
 OLD, NEW = "old", "new"
 
 
-async def row(folder: Path, name: str) -> None:
-    """Write an intent."""
-    async with await Database.open(folder / "state.sqlite3", SystemClock()) as db:
-        await Ledger(db=db, clock=SystemClock(), boot_id="b").intend(
+class Suicide:
+    """Ends the process at a fault point."""
+
+    def __init__(self, point: str) -> None:
+        self._point = point
+
+    def hit(self, point: str) -> None:
+        if point == self._point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def row(folder: Path, name: str, faults: Faults) -> None:
+    """Write an intent, and a decision."""
+    path, clock = folder / "state.sqlite3", SystemClock()
+    async with await Database.open(path, clock, faults=faults) as db:
+        decision = Decision(act=Act.KEEP, subject="p", arm=None, reason=name)
+        await Journal(db=db, clock=clock, faults=faults).append(decision)
+        await Ledger(db=db, clock=clock, boot_id="b", faults=faults).intend(
             EngineId(name),
             profile="p",
             device=HOST,
@@ -44,12 +67,12 @@ def token(folder: Path, name: str) -> None:
     TokenFile(folder, SystemClock()).add(name, scopes=frozenset({Scope.INFER}), expires=None)
 
 
-def act(folder: Path, what: str, name: str) -> None:
+def act(folder: Path, what: str, name: str, faults: Faults | None = None) -> None:
     """Do it."""
     if what == "token":
         token(folder, name)
     else:
-        asyncio.run(row(folder, name))
+        asyncio.run(row(folder, name, faults or NoFaults()))
 
 
 def state(folder: Path, what: str) -> set[str]:
@@ -70,7 +93,7 @@ async def _rows(folder: Path) -> set[str]:
 def main() -> int:
     """Act as asked."""
     try:
-        act(Path(sys.argv[1]), sys.argv[2], NEW)
+        act(Path(sys.argv[1]), sys.argv[2], NEW, Suicide("".join(sys.argv[3:])))
     except MtpdError:
         return 3
     return 0

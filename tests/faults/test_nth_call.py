@@ -7,6 +7,8 @@ makes them fail, so that nothing between Python and the kernel is a fake.
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 import sys
 from itertools import count
@@ -15,40 +17,55 @@ from pathlib import Path
 import pytest
 
 from tests.faults.acts import NEW, OLD, act, state
+from tests.faults.test_kill9 import POINTS
 
 ROOT = Path(__file__).parents[2]
 ALL = os.environ.get("MTPD_ENDURANCE") == "1"
-MOST = 400 if ALL else 3
+MOST = 400 if ALL else 2
 """Calls of one kind that are let fail, one after the other."""
 ACKNOWLEDGED, REFUSED = 0, 3
 
 CALLS = [
-    ("token", "write", "ENOSPC"),
-    ("token", "fsync", "EIO"),
-    ("token", "rename", "EIO"),
-    ("row", "pwrite64", "ENOSPC"),
-    ("row", "fdatasync", "EIO"),
-    *([("row", "pwrite64", "EIO"), ("row", "ftruncate", "EIO"), ("token", "flock", "EINTR")] * ALL),
+    ("token", "write", "error=ENOSPC"),
+    ("token", "fsync", "error=EIO"),
+    ("token", "rename", "error=EIO"),
+    ("row", "pwrite64", "error=ENOSPC"),
+    ("row", "fdatasync", "error=EIO"),
+    ("token", "rename", "signal=KILL"),
+    ("row", "pwrite64", "signal=KILL"),
+    *([("token", "write", "signal=KILL"), ("token", "fsync", "signal=KILL")] * ALL),
+    *([("row", "fdatasync", "signal=KILL")] * ALL),
+    *(
+        [
+            ("row", "pwrite64", "error=EIO"),
+            ("row", "ftruncate", "error=EIO"),
+            ("token", "flock", "error=EINTR"),
+        ]
+        * ALL
+    ),
 ]
 
 
 @pytest.mark.strace
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("what", "call", "error"), CALLS)
+@pytest.mark.parametrize(("what", "call", "failure"), CALLS)
 def test_whichever_call_fails_it_is_old_or_new(
-    what: str, call: str, error: str, tmp_path: Path
+    what: str, call: str, failure: str, tmp_path: Path
 ) -> None:
     failed = 0
     for number in count(1):
         folder = tmp_path / str(number)
         folder.mkdir(mode=0o700)
         act(folder, what, OLD)
-        code, injected = failing(folder, what, f"{call}:error={error}:when={number}")
-        assert code in {ACKNOWLEDGED, REFUSED}, f"{call} number {number}"
+        code, injected = failing(folder, what, f"{call}:{failure}:when={number}")
+        killed = code == -signal.SIGKILL and "KILL" in failure
+        assert killed or code in {ACKNOWLEDGED, REFUSED}, f"{call} number {number}"
         kept = state(folder, what)
         assert kept in ({OLD}, {OLD, NEW}), f"{call} number {number}: {kept}"
-        assert NEW in kept or code == REFUSED, f"{call} number {number}: acknowledged, and lost"
+        assert NEW in kept or code != ACKNOWLEDGED, (
+            f"{call} number {number}: acknowledged, and lost"
+        )
         if not injected:
             assert kept == {OLD, NEW}
             break
@@ -62,7 +79,37 @@ def failing(folder: Path, what: str, inject: str) -> tuple[int, bool]:
     """Act with a call that fails; the exit code, and whether it came to that."""
     log = folder.with_suffix(".strace")
     call = inject.partition(":")[0]
-    command = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", str(log), "-e", f"trace={call}"]
+    quick = ["--seccomp-bpf"] if "error=" in inject else []  # which a signal needs to do without
+    command = ["strace", "-f", "-qq", *quick, "-o", str(log), "-e", f"trace={call}"]
     command += ["-e", f"inject={inject}", sys.executable, "-B", "-m", "tests.faults.acts"]
     run = subprocess.run([*command, str(folder), what], cwd=ROOT, check=False)
-    return run.returncode, "(INJECTED)" in log.read_text()
+    return run.returncode, run.returncode < 0 or "(INJECTED)" in log.read_text()
+
+
+STORE_POINTS = (
+    "store.before_commit",
+    "store.after_commit",
+    "journal.after_commit",
+    "ledger.after_commit",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", STORE_POINTS)
+def test_a_death_at_each_fault_point_of_the_store_is_old_or_new(point: str, tmp_path: Path) -> None:
+    act(tmp_path, "row", OLD)
+    command = [sys.executable, "-m", "tests.faults.acts", str(tmp_path), "row", point]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    assert state(tmp_path, "row") == ({OLD, NEW} if point == "ledger.after_commit" else {OLD})
+
+
+def test_every_fault_point_is_put_to_the_test() -> None:
+    points = {
+        point
+        for file in (ROOT / "mtpd").rglob("*.py")
+        for point in re.findall(r"_faults\.hit\(f?\"([\w.]+)", file.read_text())
+    }
+    tried = {*STORE_POINTS, *POINTS}
+    assert {point for point in points if not point.endswith("_")} <= tried
+    assert {point for point in points if point.endswith("_")} == {"stop.before_"}
+    assert len(points) > 8
