@@ -258,7 +258,7 @@ class Rules:
         orders = [at for at, what in self._world.trace if what == f"order {profile}"]
         for within_s, tolerated in BREAKER:
             for first, last in zip(spawns, spawns[tolerated:], strict=False):
-                ordered = any(first < at <= last for at in orders)
+                ordered = any(first <= at <= last for at in orders)
                 if last - first < within_s and not ordered:
                     msg = f"{profile} was started {tolerated + 1} times within {within_s:g} s"
                     raise self.broken(msg)
