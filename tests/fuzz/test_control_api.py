@@ -59,7 +59,10 @@ OPTIONS = settings(
     suppress_health_check=list(HealthCheck),
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if os.environ.get("MTPD_ENDURANCE") else 180)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(0 if os.environ.get("MTPD_ENDURANCE") else 600),
+]
 
 
 @contextmanager
