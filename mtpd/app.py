@@ -27,7 +27,7 @@ from mtpd.control.facts import DaemonFacts
 from mtpd.control.hashing import DELAY_S
 from mtpd.engine.needed import find_needed
 from mtpd.engine.opaque import foreign_env
-from mtpd.errors import ConfigError
+from mtpd.errors import ConfigError, StateError
 from mtpd.events import DaemonStarted, DaemonStopping
 from mtpd.faults import Faults, NoFaults
 from mtpd.gpu.card import find_card
@@ -118,14 +118,19 @@ async def daemon(
     clock, faults = clock or SystemClock(), faults or NoFaults()
     async with AsyncExitStack() as stack:
         directories.create()
-        private_directory(directories.state / "logs")
+        _log_directory(directories.state / "logs")
         stack.enter_context(lock.hold(directories.state))
         live = LiveConfig(config)
         tokens = _tokens(live, directories, clock)
         tcp, unix, socket_path = _listeners(config, directories, environment, stack)
         engine = await find_needed(config, path_env=path_env)
         store = await stack.enter_async_context(
-            await Database.open(directories.state / "mtpd.sqlite3", clock, faults=faults)
+            await Database.open_or_remember(
+                directories.state / "mtpd.sqlite3",
+                clock,
+                scratch=directories.runtime,
+                faults=faults,
+            )
         )
         bus = Bus(boot=uuid.uuid4().hex[:12], clock=clock)
         stack.callback(bus.close)
@@ -167,6 +172,8 @@ async def daemon(
             house.loop.run,
             house.reloader.watch,
             house.history.run,
+            house.ground.last_good.run,
+            store.run,
         )
         for run in (sampler.run, board.run, *house_runs):
             tasks.start_soon(run)
@@ -214,6 +221,20 @@ def _listeners(
     stack.callback(path.unlink, missing_ok=True)
     stack.callback(unix.close)
     return tcp, (unix,), path
+
+
+def _log_directory(path: Path) -> None:
+    """Make it; where the disk takes no new directory, the engines' logs are lost, and told.
+
+    Raises:
+        StateError: What lies there must not be trusted.
+    """
+    try:
+        private_directory(path)
+    except StateError as problem:
+        if os.path.lexists(path):
+            raise
+        log.warning("logs.not_kept", reason=str(problem), hint=problem.hint)
 
 
 def _tokens(config: LiveConfig, directories: Directories, clock: Clock) -> Tokens:
@@ -275,4 +296,10 @@ async def serve(
 
 def _status(running: Daemon) -> str:
     board, operation = running.board, running.operations.current
-    return describe(board.engines(), board.queue(), operation, running.reloader.view())
+    return describe(
+        board.engines(),
+        board.queue(),
+        operation,
+        running.reloader.view(),
+        running.control.degraded(),
+    )

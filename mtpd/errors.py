@@ -11,6 +11,7 @@ __all__ = [
     "CalibrationError",
     "ConfigError",
     "ConflictError",
+    "DiskError",
     "DriverError",
     "EngineError",
     "GateClosedError",
@@ -80,6 +81,10 @@ class StateError(MtpdError):
 
 class StoreError(MtpdError):
     """The database refused a write or holds what this version cannot read."""
+
+
+class DiskError(StoreError):
+    """The disk takes no writes: it is full, read-only, or failing."""
 
 
 class UpstreamError(MtpdError):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mtpd.control.choices import Choices
 from mtpd.control.contests import Contests
 from mtpd.control.hashing import ModelHashes
+from mtpd.control.lastgood import LastGood
 from mtpd.control.recorder import StoreRecorder
 from mtpd.control.residency import Residencies
 from mtpd.control.shapes import DeviceBudget, MemoryPlanner
@@ -23,6 +24,7 @@ from mtpd.store.files import FileDigests
 from mtpd.store.journal import Journal
 from mtpd.store.ledger import Ledger
 from mtpd.store.samples import Measurements
+from mtpd.store.snapshot import SnapshotFile
 from mtpd.supervise.identity import boot_id
 from mtpd.supervise.logfile import log_path
 
@@ -111,7 +113,12 @@ class Ground:
             sampler=self.telemetry.sampler,
             clock=clock,
         )
-        self.choices = Choices(config, self.planner.files, self.residencies.instead)
+        self.choices = Choices(
+            config,
+            self.planner.files,
+            self.residencies.instead,
+            changed=self._chosen,
+        )
         self.hashes = ModelHashes(
             config=config,
             planner=self.planner,
@@ -126,6 +133,14 @@ class Ground:
             bus=bus,
             describe=self.hashes.fields,
         )
+        self.last_good = LastGood(
+            config=config,
+            choices=self.choices,
+            recorder=self.recorder,
+            digest=self.planner.digest,
+            file=SnapshotFile(directories.state),
+            clock=clock,
+        )
         self.contests = Contests(
             config=config,
             choices=self.choices,
@@ -136,3 +151,7 @@ class Ground:
             recorder=self.recorder,
             clock=clock,
         )
+
+    def _chosen(self) -> None:
+        """Other choices may stand."""
+        self.last_good.hear()

@@ -267,6 +267,8 @@ class House:
         await self.ground.memory.look()
         await self.ground.residencies.restore(self.ground.ledger)
         await self._restore()
+        if self._store.lost is not None:
+            await self.ground.last_good.bring_back(self._store.lost)
         await self.traffic.restore()
 
     def control(self, facts: DaemonFacts) -> Control:
@@ -307,6 +309,7 @@ class House:
                 feed=self.feed,
                 requests=self.requests,
                 history=self.history,
+                degraded=self._degraded,
             )
         )
 
@@ -385,6 +388,11 @@ class House:
         """Requests that an engine works on at once; 1 for a model that was removed."""
         found = self._config.profiles.get(profile)
         return 1 if found is None else found.slots
+
+    def _degraded(self) -> tuple[str, ...]:
+        """What does not work as it should beside the engines, each with why."""
+        why = self._store.degraded
+        return () if why is None else (f"state: {why}",)
 
     def _running(self) -> bool:
         return any(one.pid is not None for one in self.switchboard.engines())

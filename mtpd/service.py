@@ -152,6 +152,7 @@ def describe(
     queue: QueueView,
     operation: OperationView | None,
     file: ConfigFileView | None,
+    degraded: Iterable[str] = (),
 ) -> str:
     """What serves, at what depth, where it lies, and who waits, as one line."""
     parts = [_engine(one) for one in engines if one.state != "stopped"] or ["no model is loaded"]
@@ -161,6 +162,7 @@ def describe(
         parts.append(f"{operation.kind} {operation.state}")
     if file is not None and file.problems:
         parts.append(f"the configuration on the disk has {len(file.problems)} error(s)")
+    parts += [f"degraded: {one}" for one in degraded]
     line = " ".join("; ".join(parts).split())
     if len(line) <= STATUS_CHARACTERS:
         return line

@@ -327,6 +327,8 @@ class StatusView:
     Attributes:
         memory: Of the arms of ``engines``, in their order; engines without an arm have none.
         unusable: Models whose file cannot be served, each with why.
+        degraded: What is not as it should be beside the engines, as ``state: WHY`` while what is
+            decided and measured is not kept.
         quarantine: Requests that are refused because engines died of them.
         live: Live traffic of every model that had any, and what would be done about it.
         config: The configuration file; None where there is none, as in the demo.
@@ -351,6 +353,7 @@ class StatusView:
     last_decision: DecisionView | None
     operation: OperationView | None
     unusable: tuple[str, ...] = ()
+    degraded: tuple[str, ...] = ()
     live: tuple[LiveProfileView, ...] = ()
     config: ConfigFileView | None = None
     quarantine: tuple[QuarantineView, ...] = ()

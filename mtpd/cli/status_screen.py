@@ -208,7 +208,9 @@ def _config_lines(view: ConfigFileView) -> list[str]:
 
 
 def _refused(made: Table, view: StatusView) -> None:
-    """Models and requests that are not served."""
+    """Models and requests that are not served, and what else is not as it should be."""
+    for one in view.degraded:
+        line(made, "degraded", one)
     for one in view.unusable:
         line(made, "unusable", one)
     for request in view.quarantine:

@@ -59,6 +59,7 @@ class Choices:
             the one part of its fingerprint that can change while the daemon runs.
         instead: The arm to serve in place of one that is known not to fit, and why; None
             where nothing is known against it. What an operator pinned is not asked about.
+        changed: Told when another choice of measurements stands, or none any more.
     """
 
     def __init__(
@@ -66,8 +67,9 @@ class Choices:
         config: Configuration,
         files: Callable[[Profile], object] = lambda _: None,
         instead: Callable[[Profile, Arm], tuple[Arm, str] | None] = lambda _profile, _arm: None,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._config = config
+        self._config, self._changed = config, changed
         self._files, self._instead = files, instead
         self._chosen: dict[str, Choice] = {}
         self._chosen_for: dict[str, object] = {}
@@ -105,6 +107,7 @@ class Choices:
             self._compared[decision.subject] = Comparison.of(
                 replace(compared, members=known), lambda name: self._files(profiles[name])
             )
+        self._changed()
 
     @contextmanager
     def proposed(self, decision: DecisionView, compared: PoolInputs) -> Iterator[None]:
@@ -123,6 +126,7 @@ class Choices:
                 table.pop(decision.subject, None)
                 if value is not None:
                     table[decision.subject] = value
+            self._changed()
             raise
 
     def forget(self, subjects: Iterable[str]) -> None:
@@ -130,6 +134,7 @@ class Choices:
         for subject in subjects:
             self._chosen.pop(subject, None)
             self._compared.pop(subject, None)
+        self._changed()
         for name, choice in tuple(self._pinned.items()):
             profile = self._config.profiles.get(name)
             if profile is None or not profile.allows(choice.arm):
@@ -245,6 +250,11 @@ class Choices:
     def chosen(self, subject: str) -> Choice | None:
         """What measurements chose for a model or pool and still holds, pinned or not, or None."""
         return self._valid(subject)
+
+    def standing(self) -> dict[str, Choice]:
+        """What measurements chose and still holds, by model and pool, whatever is pinned."""
+        found = {subject: self._valid(subject) for subject in tuple(self._chosen)}
+        return {subject: choice for subject, choice in found.items() if choice is not None}
 
     def measured(self, subject: str) -> Arm | None:
         """The arm that measurements chose for a model or pool, or None."""

@@ -53,6 +53,7 @@ class Parts:
         feed: The log lines.
         requests: Those that are open.
         history: The last hours.
+        degraded: What does not work as it should beside the engines, each with why.
     """
 
     facts: DaemonFacts
@@ -79,3 +80,4 @@ class Parts:
     feed: LogFeed
     requests: OpenRequests
     history: History
+    degraded: Callable[[], tuple[str, ...]]

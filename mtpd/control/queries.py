@@ -93,6 +93,7 @@ class Queries:
             gates=await self._p.gates(),
             choices=self._p.choices.views(),
             unusable=unusable(self._p.config),
+            degraded=self._p.degraded(),
             last_decision=last_decision,
             operation=self._p.operations.current,
             live=self._p.live().profiles,
@@ -101,6 +102,10 @@ class Queries:
             queue_rows=self._p.requests.rows(),
             requests=self._p.requests.views(),
         )
+
+    def degraded(self) -> tuple[str, ...]:
+        """What is not as it should be beside the engines, each with why."""
+        return self._p.degraded()
 
     def quarantine(self) -> tuple[QuarantineView, ...]:
         """Requests that are refused because engines died of them."""

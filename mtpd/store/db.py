@@ -1,7 +1,7 @@
 """The state database: one SQLite file, one connection, one thread.
 
-Covers opening (with the check, the quarantine of a damaged file and the migrations),
-transactions and the translation of SQLite's errors. What the tables hold is the business
+Covers transactions, and going on in memory while the disk takes no writes; how a file is
+opened is ``mtpd.store.opening``. What the tables hold is the business
 of ``ledger``, ``samples``, ``journal`` and ``operations_table``; that only one daemon uses
 the file is the business of the lock on the state directory.
 """
@@ -9,21 +9,20 @@ the file is the business of the lock on the state directory.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import anyio
 import structlog
 
-from mtpd.errors import MtpdError, StoreError
+from mtpd.errors import DiskError, MtpdError, StoreError
 from mtpd.faults import NoFaults
-from mtpd.store import migrate
+from mtpd.store.opening import REFUSALS, explained, open_file, remembered
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable
+    from pathlib import Path
     from types import TracebackType
 
     from mtpd.clock import Clock
@@ -35,32 +34,8 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-_BUSY_TIMEOUT_S = 5.0
-_PRIMARY = 0xFF
-"""SQLite's extended result codes carry the primary one in the low byte."""
-
-_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
-"""While checking; SQLITE_ERROR is a schema that our fixed queries cannot be run on."""
-
-_REFUSALS = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite's refusals are raised as: where a message quotes text of the file that is no
-UTF-8, the Python module fails to make its own error of it."""
-
-_FORMATS = (b"\1\1", b"\2\2")
-"""Bytes 18 and 19, write and read version: rollback journal or WAL. SQLite would open
-a file with another write version, but never write to it."""
-
-_HINTS = {
-    sqlite3.SQLITE_FULL: "free disk space; the daemon goes on serving meanwhile",
-    sqlite3.SQLITE_READONLY: "make the state directory writable for the daemon's user",
-    sqlite3.SQLITE_PERM: "make the state directory writable for the daemon's user",
-    sqlite3.SQLITE_CANTOPEN: "check that the state directory exists and is writable",
-    sqlite3.SQLITE_IOERR: "check the disk and its free space; the kernel log says more",
-    sqlite3.SQLITE_BUSY: "end the other program that holds the database open",
-    sqlite3.SQLITE_CORRUPT: "restart mtpd: it sets the damaged file aside and starts a new one",
-    sqlite3.SQLITE_NOTADB: "restart mtpd: it sets the damaged file aside and starts a new one",
-    sqlite3.SQLITE_CONSTRAINT: "this is a defect of mtpd; report it with the log",
-}
+AGAIN_S = 5.0
+"""How long after a refused write the disk is asked again."""
 
 
 class Database:
@@ -78,12 +53,18 @@ class Database:
         thread: ThreadPoolExecutor,
         faults: Faults,
         quarantined: Path | None,
+        clock: Clock,
+        lost: str | None = None,
+        in_memory: str | None = None,
     ) -> None:
         self.path = path
         self.quarantined = quarantined
         """Where a damaged file was moved while opening, or None."""
-        self.degraded: str | None = None
-        """Why the last write failed; None again once one succeeds."""
+        self.lost = lost
+        """What became of rows that were there, a clause; None where nothing is lost."""
+        self._in_memory = in_memory
+        self._refused: str | None = None
+        self._clock = clock
         self._conn = conn
         self._thread = thread
         self._faults = faults
@@ -101,7 +82,49 @@ class Database:
         """
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mtpd-store")
         try:
-            conn, quarantined = await _in_thread(thread, lambda: _open(path, clock))
+            conn, quarantined = await _in_thread(thread, lambda: open_file(path, clock))
+        except BaseException:
+            thread.shutdown(wait=True)
+            raise
+        lost = None
+        if quarantined is not None:
+            lost = f"the state database was damaged and set aside as {quarantined.name}"
+        return cls(
+            path=path,
+            conn=conn,
+            thread=thread,
+            faults=faults or NoFaults(),
+            quarantined=quarantined,
+            clock=clock,
+            lost=lost,
+        )
+
+    @classmethod
+    async def open_or_remember(
+        cls, path: Path, clock: Clock, *, scratch: Path, faults: Faults | None = None
+    ) -> Self:
+        """Open the file; where the disk takes no writes, go on with a copy of it in memory.
+
+        ``degraded`` tells; ``run`` moves everything to the disk once that takes writes.
+
+        Args:
+            path: The file.
+            clock: Dates migrations, and what is set aside.
+            scratch: A directory of ours that can be written; holds the copy for a moment.
+            faults: Fault points of tests.
+
+        Raises:
+            StateError: The file is from a newer mtpd or another program's; it is untouched.
+            StoreError: The file cannot be opened, or not even be read.
+        """
+        try:
+            return await cls.open(path, clock, faults=faults)
+        except DiskError as problem:
+            why = str(problem)
+            log.error("store.in_memory", reason=why, hint=problem.hint)  # noqa: TRY400 - no defect
+        thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mtpd-store")
+        try:
+            conn, lost = await _in_thread(thread, lambda: remembered(path, scratch, clock))
         except BaseException:
             thread.shutdown(wait=True)
             raise
@@ -110,8 +133,40 @@ class Database:
             conn=conn,
             thread=thread,
             faults=faults or NoFaults(),
-            quarantined=quarantined,
+            quarantined=None,
+            clock=clock,
+            lost=lost,
+            in_memory=f"nothing is kept over a restart: {why}",
         )
+
+    @property
+    def degraded(self) -> str | None:
+        """Why what is written is not durable now, or None."""
+        return self._in_memory or self._refused
+
+    async def run(self, *, again_s: float = AGAIN_S) -> None:
+        """While the disk refuses, ask it again and again; ends only by cancellation."""
+        while True:
+            await anyio.sleep(again_s)
+            if self.degraded is None:
+                continue
+            try:
+                await self.settle()
+            except MtpdError as problem:
+                log.debug("store.still_degraded", reason=str(problem))
+            else:
+                log.info("store.durable_again", path=str(self.path))
+
+    async def settle(self) -> None:
+        """Write to the disk what is in memory only, or see whether it takes writes again.
+
+        Raises:
+            MtpdError: It does not.
+        """
+        if self._in_memory is not None:
+            self._conn = await _in_thread(self._thread, self._moved)
+            self._in_memory = None
+        await self.write(_touch)
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work`` in one durable transaction; it is on the disk when this returns.
@@ -123,9 +178,9 @@ class Database:
         try:
             result = await _in_thread(self._thread, lambda: self._transact(work))
         except StoreError as problem:
-            self.degraded = str(problem)
+            self._refused = str(problem)
             raise
-        self.degraded = None
+        self._refused = None
         return result
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -157,11 +212,22 @@ class Database:
     ) -> None:
         await self.close()
 
+    def _moved(self) -> sqlite3.Connection:
+        """A connection to the file, which has all that is in memory; atomic."""
+        conn, _ = open_file(self.path, self._clock)
+        try:
+            self._conn.backup(conn)
+        except REFUSALS as problem:
+            conn.close()
+            raise explained(problem, self.path) from problem
+        self._conn.close()
+        return conn
+
     def _translated(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             return work(self._conn)
-        except _REFUSALS as problem:
-            raise _explained(problem, self.path) from problem
+        except REFUSALS as problem:
+            raise explained(problem, self.path) from problem
 
     def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def transaction(conn: sqlite3.Connection) -> T:
@@ -184,88 +250,7 @@ async def _in_thread(thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(thread, work)
 
 
-def _open(path: Path, clock: Clock) -> tuple[sqlite3.Connection, Path | None]:
-    migrate.require(sqlite3.sqlite_version_info)
-    try:
-        damage = _damage(path)
-        quarantined = None
-        if damage is not None:
-            quarantined = _set_aside(path, clock)
-            log.error("store.quarantined", path=str(path), moved_to=str(quarantined), reason=damage)
-        return _connect(path, clock), quarantined
-    except _REFUSALS as problem:
-        raise _explained(problem, path) from problem
-    except OSError as problem:
-        msg = f"the state database {path} cannot be opened: {problem.strerror}"
-        hint = "check that the state directory exists and is writable"
-        raise StoreError(msg, hint=hint) from problem
-
-
-def _damage(path: Path) -> str | None:
-    """What is wrong with the file, or None; leaves the file as it is."""
-    if not path.exists() or path.stat().st_size == 0:
-        return None
-    with path.open("rb") as file:
-        versions = file.read(20)[18:]
-    if len(versions) == len(_FORMATS[0]) and versions not in _FORMATS:
-        return f"the header's format versions are {versions.hex()}"
-    # A read-only connection does not checkpoint the WAL into a file that may be refused.
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S)) as conn:
-        try:
-            migrate.check(conn)
-        except migrate.Damaged as problem:
-            return str(problem)
-        except _REFUSALS as problem:
-            # Text that is not UTF-8 is reported by the Python module, without a code.
-            code = getattr(problem, "sqlite_errorcode", None)
-            if code is None or code & _PRIMARY in _DAMAGE:
-                return str(problem)
-            raise
-    return None
-
-
-def _set_aside(path: Path, clock: Clock) -> Path:
-    """Rename the file with its WAL; the copies can still be opened together by hand."""
-    target = path.with_name(f"{path.name}.corrupt-{clock.utc():%Y%m%dT%H%M%S.%fZ}")
-    # The database first: a leftover WAL beside no database is discarded by SQLite, but a
-    # database without its WAL would be taken for an intact, older one.
-    path.rename(target)
-    for suffix in ("-wal", "-shm"):
-        companion = Path(f"{path}{suffix}")
-        if companion.exists():
-            companion.rename(f"{target}{suffix}")
-    return target
-
-
-def _connect(path: Path, clock: Clock) -> sqlite3.Connection:
-    # isolation_level None: transactions are ours to begin, the module adds none.
-    conn = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_TIMEOUT_S)
-    try:
-        _prepare(conn, path)
-        applied = migrate.migrate(conn, clock)
-        if applied:
-            log.info("store.migrated", path=str(path), version=applied[-1])
-    except BaseException:
-        conn.close()
-        raise
-    return conn
-
-
-def _prepare(conn: sqlite3.Connection, path: Path) -> None:
-    conn.row_factory = sqlite3.Row
-    mode = conn.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-    if mode != "wal":
-        msg = f"the file system of {path} cannot hold a shared WAL (journal mode {mode})"
-        raise StoreError(msg, hint="put the state directory on a local disk")
-    # FULL: an acknowledged decision or ledger row survives a power cut, NORMAL loses it.
-    conn.execute("PRAGMA synchronous = FULL")
-    conn.execute("PRAGMA foreign_keys = ON")
-
-
-def _explained(problem: Exception, path: Path) -> MtpdError:
-    code = getattr(problem, "sqlite_errorcode", None)
-    hint = "a row is damaged; move the file away to start with a new one"
-    if code is not None:
-        hint = _HINTS.get(code & _PRIMARY, "the message is SQLite's own")
-    return StoreError(f"the state database {path} refused: {problem}", hint=hint)
+def _touch(conn: sqlite3.Connection) -> None:
+    """A write that changes nothing, but needs the disk."""
+    version = conn.execute("PRAGMA user_version").fetchone()[0]
+    conn.execute(f"PRAGMA user_version = {version}")

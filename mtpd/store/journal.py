@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from mtpd.views import Json
     from tuner.types import Decision
 
-__all__ = ["DECISION_SCHEMA", "DecisionFilter", "Journal"]
+__all__ = ["DECISION_SCHEMA", "SNAPSHOT", "DecisionFilter", "Journal"]
 
 DECISION_SCHEMA = 2
 """Version of a decision's JSON columns; grows when their shape changes. Since 2 the inputs of
 a calibration's decision hold all that is needed to take it again (docs/store.md)."""
+
+SNAPSHOT = "snapshot"
+"""Where the inputs of a decision say what the snapshot held that brought it back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +186,8 @@ class Journal:
 
         Args:
             subject: Pool or profile.
-            fingerprint: Only decisions that rest on a measurement with this fingerprint;
-                a choice made under another one may not hold.
+            fingerprint: Only decisions that rest on a measurement with this fingerprint,
+                or on a snapshot that names it; a choice made under another one may not hold.
         """
 
         def select(conn: sqlite3.Connection) -> DecisionView | None:
@@ -194,9 +197,14 @@ class Journal:
                 " AND act IN ('choose', 'keep', 'switch', 'roll_back')"
                 " AND (:fingerprint IS NULL OR EXISTS (SELECT 1 FROM decision_measurements"
                 "  JOIN measurements m ON m.id = measurement_id"
-                "  WHERE decision_id = d.id AND m.fingerprint = :fingerprint))"
+                "  WHERE decision_id = d.id AND m.fingerprint = :fingerprint)"
+                " OR json_extract(d.inputs, :snapshot) = :fingerprint)"
                 " ORDER BY d.id DESC LIMIT 1",
-                {"subject": subject, "fingerprint": fingerprint},
+                {
+                    "subject": subject,
+                    "fingerprint": fingerprint,
+                    "snapshot": f"$.{SNAPSHOT}.fingerprint",
+                },
             ).fetchone()
             return None if row is None else _view(row)
 

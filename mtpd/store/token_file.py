@@ -9,8 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-import stat
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import structlog
@@ -19,6 +18,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from mtpd.access import RANDOM_BYTES, Scope, Token, digest_of, find, secret_from
 from mtpd.config.directories import private_directory
 from mtpd.errors import ConflictError, NotFoundError, StateError
+from mtpd.store import private_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -159,24 +159,13 @@ class TokenFile:
         )
 
     def _text(self) -> bytes:
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
-            self._refuse(os.fstat(descriptor))
-            text = file.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES:
-            why = f"is larger than {MAX_BYTES} bytes"
-            raise self._unusable(why)
-        return text
-
-    def _refuse(self, found: os.stat_result) -> None:
-        if not stat.S_ISREG(found.st_mode):
-            raise self._unusable("is not a regular file")
-        if found.st_uid not in {0, os.geteuid() if self._owner is None else self._owner}:
-            why = f"belongs to user {found.st_uid}"
-            raise self._unusable(why)
-        if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            hint = f"chmod 600 {self.path}"
-            raise self._unusable("is open to other users", hint=hint)
+        owner = os.geteuid() if self._owner is None else self._owner
+        try:
+            return private_file.read(self.path, limit=MAX_BYTES, owner=owner)
+        except private_file.OpenToOthersError as problem:
+            raise self._unusable(str(problem), hint=f"chmod 600 {self.path}") from None
+        except private_file.UntrustedError as problem:
+            raise self._unusable(str(problem)) from None
 
     def _unusable(self, why: str, *, hint: str | None = None) -> StateError:
         remedy = hint or "move the file away and make new tokens with mtpd token add"
@@ -191,8 +180,6 @@ class TokenFile:
             with self._explained("cannot be locked"):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
-            with self._explained("is changed, but may not outlive a power cut"):
-                os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
@@ -217,20 +204,14 @@ class TokenFile:
             for one in tokens
         ]
         text = _Document(version=1, tokens=rows).model_dump_json(indent=2) + "\n"
-        draft = self.path.with_name(f".{NAME}.{secrets.token_hex(4)}")
         try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
-                file.write(text)
-                file.flush()
-                os.fsync(descriptor)
-            draft.replace(self.path)
+            private_file.replace(self.path, text.encode())
+        except private_file.MayNotLastError as error:
+            why = f"is changed, but may not outlive a power cut: {error.strerror}"
+            raise self._unusable(why, hint="see the kernel log, or name --state-dir") from error
         except OSError as error:
             why = f"cannot be written: {error.strerror}"
             raise self._unusable(why, hint="free disk space, or name --state-dir") from error
-        finally:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
 
 
 class Tokens:

@@ -6,11 +6,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from mtpd.errors import StateError
 from mtpd.supervise.lock import hold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HOLDER = """
 import sys, time
@@ -54,16 +59,35 @@ def test_a_directory_that_cannot_be_used_is_said_so(tmp_path: Path) -> None:
         pass
 
 
-def test_a_directory_that_takes_no_byte_is_said_so(tmp_path: Path) -> None:
+def test_a_directory_that_takes_no_byte_is_locked_all_the_same(tmp_path: Path) -> None:
     # A file size limit of zero refuses the write as a full disk does: with an OSError.
     before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
     try:
-        with pytest.raises(StateError, match="cannot write to") as caught, hold(tmp_path):
-            pass
+        with capture_logs() as told, hold(tmp_path):
+            with pytest.raises(StateError, match="pid unknown") as caught, hold(tmp_path):
+                pass
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
         signal.signal(signal.SIGXFSZ, ignored)
+    assert [one["event"] for one in told] == ["lock.without_pid"]
     assert str(tmp_path) in str(caught.value)
     assert caught.value.hint
+
+
+def _hard_link(path: Path) -> None:
+    victim = path.parent / "victim"
+    victim.write_text("precious")
+    path.hardlink_to(victim)
+
+
+@pytest.mark.parametrize("plant", [_hard_link, os.mkfifo])
+def test_what_someone_planted_is_refused_and_not_written_to(
+    tmp_path: Path, plant: Callable[[Path], None]
+) -> None:
+    plant(tmp_path / "lock")
+    with pytest.raises(StateError, match="not a plain file"), hold(tmp_path):
+        pass
+    victim = tmp_path / "victim"
+    assert not victim.exists() or victim.read_text() == "precious"
