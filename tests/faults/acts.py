@@ -1,6 +1,7 @@
 """What the tests of failing calls have a process of its own do: ``acts FOLDER ACT [POINT]``.
 
-Acts: ``token`` adds a token, ``row`` writes an intent to the ledger. Ends with 0 where the act was
+Acts: ``token`` adds a token, ``row`` writes an intent to the ledger, ``snapshot`` adds a choice
+to the snapshot. Ends with 0 where the act was
 acknowledged, with 3 where it was refused with one of the daemon's own errors. At the fault point
 it kills itself.
 """
@@ -21,9 +22,11 @@ from mtpd.faults import NoFaults
 from mtpd.store.db import Database
 from mtpd.store.journal import Journal
 from mtpd.store.ledger import Ledger
+from mtpd.store.snapshot import Good, SnapshotFile
 from mtpd.store.token_file import TokenFile
-from mtpd.types import UnixEndpoint
+from mtpd.types import Absent, UnixEndpoint
 from mtpd.units import HOST, EngineId
+from mtpd.views import ArmView
 from tuner.types import Act, Arm, Decision
 
 if TYPE_CHECKING:
@@ -67,10 +70,27 @@ def token(folder: Path, name: str) -> None:
     TokenFile(folder, SystemClock()).add(name, scopes=frozenset({Scope.INFER}), expires=None)
 
 
+def snapshot(folder: Path, name: str) -> None:
+    """Add a choice."""
+    file = SnapshotFile(folder)
+    found = file.read()
+    choice = Good(
+        subject=name,
+        arm=ArmView(profile=name, drafter="mtp", depth=2, p_min=0.0),
+        fingerprint="f",
+        reason="r",
+        decision_id=1,
+        at="",
+    )
+    file.write([*(() if isinstance(found, Absent) else found), choice])
+
+
 def act(folder: Path, what: str, name: str, faults: Faults | None = None) -> None:
     """Do it."""
     if what == "token":
         token(folder, name)
+    elif what == "snapshot":
+        snapshot(folder, name)
     else:
         asyncio.run(row(folder, name, faults or NoFaults()))
 
@@ -79,6 +99,10 @@ def state(folder: Path, what: str) -> set[str]:
     """The names that are there now; raises where what is there cannot be used."""
     if what == "token":
         return {one.name for one in TokenFile(folder, SystemClock()).read()}
+    if what == "snapshot":
+        found = SnapshotFile(folder).read()
+        assert not isinstance(found, Absent), found.reason
+        return {one.subject for one in found}
     return asyncio.run(_rows(folder))
 
 

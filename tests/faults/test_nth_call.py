@@ -29,12 +29,15 @@ CALLS = [
     ("token", "write", "error=ENOSPC"),
     ("token", "fsync", "error=EIO"),
     ("token", "rename", "error=EIO"),
+    ("snapshot", "fsync", "error=EIO"),
     ("row", "pwrite64", "error=ENOSPC"),
     ("row", "fdatasync", "error=EIO"),
     ("token", "rename", "signal=KILL"),
     ("row", "pwrite64", "signal=KILL"),
     *([("token", "write", "signal=KILL"), ("token", "fsync", "signal=KILL")] * ALL),
     *([("row", "fdatasync", "signal=KILL")] * ALL),
+    *([("snapshot", "write", "error=ENOSPC"), ("snapshot", "rename", "error=EIO")] * ALL),
+    *([("snapshot", "rename", "signal=KILL"), ("snapshot", "fsync", "signal=KILL")] * ALL),
     *(
         [
             ("row", "pwrite64", "error=EIO"),
