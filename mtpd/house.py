@@ -309,7 +309,7 @@ class House:
                 feed=self.feed,
                 requests=self.requests,
                 history=self.history,
-                degraded=self._degraded,
+                degraded=lambda: self._store.troubles,
             )
         )
 
@@ -388,11 +388,6 @@ class House:
         """Requests that an engine works on at once; 1 for a model that was removed."""
         found = self._config.profiles.get(profile)
         return 1 if found is None else found.slots
-
-    def _degraded(self) -> tuple[str, ...]:
-        """What does not work as it should beside the engines, each with why."""
-        why = self._store.degraded
-        return () if why is None else (f"state: {why}",)
 
     def _running(self) -> bool:
         return any(one.pid is not None for one in self.switchboard.engines())

@@ -1,7 +1,6 @@
 """What the control API shows: plain values, made by control, serialised by api.
 
-``mtpctl --json`` prints exactly these shapes. Unknown is null with a sentence
-beside it, never 0.
+``mtpctl --json`` prints exactly these. Unknown is null with a sentence beside it, never 0.
 """
 
 from __future__ import annotations
@@ -72,8 +71,7 @@ class ChoiceView:
     Attributes:
         measured: Whether measurements chose it.
         pinned: Whether an operator set it.
-        measured_arm: What measurements chose and still holds, served or not; None where
-            nothing was measured.
+        measured_arm: What measurements chose and still holds, served or not; None: nothing.
     """
 
     subject: str
@@ -327,8 +325,7 @@ class StatusView:
     Attributes:
         memory: Of the arms of ``engines``, in their order; engines without an arm have none.
         unusable: Models whose file cannot be served, each with why.
-        degraded: What is not as it should be beside the engines, as ``state: WHY`` while what is
-            decided and measured is not kept.
+        degraded: ``state: WHY`` while what is decided and measured is not kept.
         quarantine: Requests that are refused because engines died of them.
         live: Live traffic of every model that had any, and what would be done about it.
         config: The configuration file; None where there is none, as in the demo.

@@ -144,6 +144,11 @@ class Database:
         """Why what is written is not durable now, or None."""
         return self._in_memory or self._refused
 
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """The same as the status shows it."""
+        return () if self.degraded is None else (f"state: {self.degraded}",)
+
     async def run(self, *, again_s: float = AGAIN_S) -> None:
         """While the disk refuses, ask it again and again; ends only by cancellation."""
         while True:
