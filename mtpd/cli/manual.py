@@ -65,7 +65,7 @@ _SMALLEST: Final = '[models.qwen]\nmodel = "/srv/models/qwen.gguf"'
 
 
 def pages(programs: Mapping[str, click.Group]) -> dict[str, str]:
-    """The text of every page by its path below ``man``, e.g. ``man1/mtpd-check.1``."""
+    """The text of every page by its path below ``share/man``, e.g. ``man1/mtpd-check.1``."""
     made = {"man5/mtpd.toml.5": _text(_configuration())}
     for name, program in programs.items():
         told = tuple(commands(program, name))

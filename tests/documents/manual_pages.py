@@ -8,4 +8,4 @@ from mtpd.cli.mtpd import cli as mtpd
 
 __all__ = ["FILES"]
 
-FILES = {f"man/{path}": text for path, text in pages({"mtpd": mtpd, "mtpctl": mtpctl}).items()}
+FILES = {f"docs/man/{path}": text for path, text in pages({"mtpd": mtpd, "mtpctl": mtpctl}).items()}

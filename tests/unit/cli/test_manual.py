@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mtpd.cli.reference import CommandText
 
 ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "docs/man"
 PROGRAMS = {"mtpd": mtpd, "mtpctl": mtpctl}
 MADE = pages(PROGRAMS)
 ALL = [text for name, program in PROGRAMS.items() for text in commands(program, name)]
@@ -52,11 +53,11 @@ def test_the_page_of_the_configuration_has_every_key() -> None:
 
 
 def test_what_is_installed_are_these_pages_and_no_others() -> None:
-    there = {str(path.relative_to(ROOT / "man")) for path in (ROOT / "man").rglob("*.[15]")}
+    there = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.[15]")}
     assert there == set(MADE)
     hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    assert hatch["targets"]["wheel"]["shared-data"] == {"man": "share/man"}
-    assert "/man" in hatch["targets"]["sdist"]["include"]
+    assert hatch["targets"]["wheel"]["shared-data"] == {"docs/man": "share/man"}
+    assert "/docs" in hatch["targets"]["sdist"]["include"]
 
 
 def test_pages_are_listed_printed_and_written(tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_no_sentence_is_taken_for_a_macro(text: str) -> None:
 
 @pytest.mark.man
 def test_groff_and_man_take_every_page_without_a_warning() -> None:
-    files = [ROOT / "man" / path for path in MADE]
+    files = [FOLDER / path for path in MADE]
     ran = subprocess.run(
         ["/usr/bin/env", "groff", "-man", "-ww", "-Tutf8", "-k", "-z", *files],
         capture_output=True,
@@ -106,7 +107,7 @@ def test_groff_and_man_take_every_page_without_a_warning() -> None:
     shown = ("man1/mtpctl.1", "man1/mtpctl-tune.1", "man5/mtpd.toml.5")
     ran = subprocess.run(
         ["/usr/bin/env", "man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8"]
-        + [str(ROOT / "man" / path) for path in shown],
+        + [str(FOLDER / path) for path in shown],
         capture_output=True,
         text=True,
         check=False,
@@ -119,7 +120,7 @@ def test_groff_and_man_take_every_page_without_a_warning() -> None:
 @pytest.mark.man
 def test_whatis_finds_every_page() -> None:
     ran = subprocess.run(
-        ["/usr/bin/env", "lexgrog", *(ROOT / "man" / path for path in MADE)],
+        ["/usr/bin/env", "lexgrog", *(FOLDER / path for path in MADE)],
         capture_output=True,
         text=True,
         check=False,
