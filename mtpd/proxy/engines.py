@@ -365,7 +365,12 @@ async def _rest(actor: Actor, reason: str) -> None:
     if actor.view().state in AT_REST:
         return
     actor.stop(reason)
-    view = await actor.settled()
+    try:
+        view = await actor.settled()
+    except BaseException:  # nobody would know that it is still there, and start beside it
+        with anyio.move_on_after(STOP_S, shield=True):
+            await actor.settled()
+        raise
     if view.state not in AT_REST:
         raise failure_of(view)
 
