@@ -1,11 +1,13 @@
 """A size-bounded log file per engine slot: the present one and the one before.
 
-A log that cannot be written (full disk, planted link) is given up with one warning;
-it never blocks the loop for a reader and never ends an engine.
+What cannot be written (full disk, planted link) is lost, with one warning; how many lines
+were lost is written once writing works again. It never blocks the loop for a reader and
+never ends an engine.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -38,19 +40,25 @@ class LogFile:
         self._path, self._limit = path, limit
         self._fd: int | None = None
         self._size = 0
-        self._given_up = False
+        self._lost = 0
 
     def write(self, lines: Sequence[str]) -> None:
         """Append the lines; never raises for what the file system does."""
-        if self._given_up or not lines:
+        if not lines:
             return
-        data = "".join(f"{line}\n" for line in lines).encode(errors="replace")
+        gap = (f"[mtpd: {self._lost} lines were lost here]",) if self._lost else ()
+        data = "".join(f"{line}\n" for line in (*gap, *lines)).encode(errors="replace")
         try:
             self._append(data)
         except OSError as error:
-            self._given_up = True
-            log.warning("engine.log_lost", path=str(self._path), error=str(error))
+            if not self._lost:
+                log.warning("engine.log_lost", path=str(self._path), error=str(error))
+            self._lost += len(lines)
             self.close()
+        else:
+            if self._lost:
+                log.info("engine.log_resumed", path=str(self._path), lost_lines=self._lost)
+            self._lost = 0
 
     def close(self) -> None:
         """Close the file; a later write opens it again."""
@@ -66,7 +74,11 @@ class LogFile:
             self.close()
             self._path.replace(self._path.with_name(f"{self._path.name}.1"))
             self._fd, self._size = _open(self._path)
-        self._size += os.write(self._fd, data)
+        written = os.write(self._fd, data)
+        if written < len(data):
+            os.ftruncate(self._fd, self._size)  # no half of a line stays
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._size += written
 
 
 def _open(path: Path) -> tuple[int, int]:

@@ -67,12 +67,15 @@ async def serve(
     environment: Mapping[str, str] = MappingProxyType({}),
     sockets: Sequence[socket.socket] = (),
     names: str = "api:control",
+    before: Sequence[str] = (),
 ) -> AsyncIterator[Serving]:
     """Run the daemon; afterwards neither it nor any of its engines may be left.
 
-    ``environment`` is added to ours; ``sockets`` are handed over under ``names``.
+    ``environment`` is added to ours; ``sockets`` are handed over under ``names``; ``before`` is a
+    command line that runs the one behind it in its own place.
     """
     argv = [
+        *before,
         *(sys.executable, "-m", "mtpd.cli.mtpd", "serve"),
         *("--config", str(place.config), "--state-dir", str(place.directories.state)),
         *("--runtime-dir", str(place.directories.runtime)),

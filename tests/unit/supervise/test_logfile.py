@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from mtpd.supervise.logfile import LogFile, log_path
 
@@ -67,3 +70,37 @@ def test_a_directory_that_is_gone_loses_the_log_and_nothing_else(tmp_path: Path)
     file.write(["lost"])
     file.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_that_were_lost_are_counted_once_it_can_be_written_again(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    file = LogFile(folder / "m.log")
+    with capture_logs() as told:
+        file.write(["lost", "too"])
+        file.write(["lost"])
+        folder.mkdir()
+        file.write(["kept"])
+        file.write(["next"])
+    file.close()
+    text = (folder / "m.log").read_text()
+    assert text == "[mtpd: 3 lines were lost here]\nkept\nnext\n"
+    assert [one["event"] for one in told] == ["engine.log_lost", "engine.log_resumed"]
+
+
+def test_half_of_a_line_does_not_stay_on_a_disk_that_became_full(tmp_path: Path) -> None:
+    path = tmp_path / "m.log"
+    file = LogFile(path)
+    file.write(["first"])
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, most))  # as a disk with 14 bytes left
+    try:
+        with capture_logs():
+            file.write(["x" * 100])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert path.read_text() == "first\n"
+    file.write(["last"])
+    file.close()
+    assert path.read_text() == "first\n[mtpd: 1 lines were lost here]\nlast\n"
