@@ -321,7 +321,7 @@ class House:
             shown = await look(control, sampler, memory, self._store, self._bus)
             return web.Response(body=self.metrics.text(shown), headers=HEADERS)
 
-        dashboard = Pages()
+        dashboard = Pages.read()
         app = application(
             control,
             config=self._config,

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from aiohttp import web
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["HEADERS", "STATIC", "Page", "Pages"]
 
@@ -94,14 +94,23 @@ class Pages:
     """Every file of the dashboard.
 
     Args:
-        folder: Where they lie.
-
-    Raises:
-        OSError: They cannot be read; the install is broken.
+        pages: The files.
     """
 
-    def __init__(self, folder: Path = STATIC) -> None:
-        self._pages = tuple(_pages(folder))
+    def __init__(self, pages: Iterable[Page]) -> None:
+        self._pages = tuple(pages)
+
+    @classmethod
+    def read(cls, folder: Path = STATIC) -> Self:
+        """Read them; blocks.
+
+        Args:
+            folder: Where they lie.
+
+        Raises:
+            OSError: They cannot be read; the install is broken.
+        """
+        return cls(_pages(folder))
 
     @property
     def paths(self) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -216,6 +217,33 @@ async def test_the_history_has_the_card_with_its_cap_and_its_gate(tmp_path: Path
                 await expect(heat).to_be_visible()
                 asked = [url for url in seen.asked if "/history?" in url]
                 assert "since_s=86400" in asked[-1]
+
+
+COUNT_CANVASES = """() => {
+  const make = document.createElement.bind(document);
+  globalThis.made = 0;
+  document.createElement = (name, ...more) => {
+    if (name === "canvas") globalThis.made += 1;
+    return make(name, ...more);
+  };
+}"""
+
+
+async def test_a_drawing_that_got_another_line_is_drawn_once_in_a_new_theme() -> None:
+    async with home() as place, daemon_at(place) as (running, client):
+        async with dashboard(running.url) as seen:
+            page = seen.page
+            await seen.live()
+            speed = page.locator("#history").get_by_role("img")
+            await expect(speed).to_have_attribute("aria-label", re.compile("streams, events/s"))
+            async with client.post("/completion", json=STREAM) as reply:
+                await reply.read()
+            await page.get_by_label("How far back").select_option("1 h")
+            await expect(speed).to_have_attribute("aria-label", re.compile("replies, tok/s"))
+            await page.evaluate(COUNT_CANVASES)
+            await page.get_by_role("button", name="Theme").click()
+            made = await page.evaluate("globalThis.made")
+            assert made == await page.locator("canvas").count() > 0
 
 
 # The daemon's restart -----------------------------------------------------------------

@@ -26,6 +26,12 @@ def test_uplot_says_its_version_and_its_licence() -> None:
     assert "MIT" in (UPLOT / "LICENCE").read_text()
 
 
+def test_no_file_of_ours_is_long() -> None:
+    ours = [file for file in STATIC.rglob("*.*") if UPLOT not in file.parents]
+    assert len(ours) > 20
+    assert [file.name for file in ours if len(file.read_text().splitlines()) > 400] == []
+
+
 def test_nothing_is_loaded_from_elsewhere_and_nothing_is_inline() -> None:
     page = (STATIC / "index.html").read_text()
     links = re.findall(r'(?:src|href)="([^"#]+)"', page)

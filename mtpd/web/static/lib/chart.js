@@ -14,8 +14,9 @@ const FONT = "12px system-ui, sans-serif";
  * @param {{height: number, label: string, options: () => object, data: any[]}} what `options`
  *   are uPlot's, without a size; asked again when the theme changes, so that colours by
  *   `colour(…)` are right
- * @returns {{show: (data: any[], label?: string) => void, redraw: () => void}} `redraw` asks
- *   for the options anew
+ * @returns {{show: (data: any[], label?: string) => void,
+ *   redraw: (data: any[], label?: string) => void}} `redraw` asks for the options anew; a chart
+ *   stays as long as the page, so one that is to show something else is redrawn, not replaced
  */
 export function chart(container, { height, label, options, data }) {
   const holder = h("div.chart", { role: "img", "aria-label": label });
@@ -34,15 +35,22 @@ export function chart(container, { height, label, options, data }) {
       plot.setSize({ width: holder.clientWidth, height });
     }
   }).observe(holder);
+  function take(next, says = label) {
+    shown = next;
+    holder.setAttribute("aria-label", says);
+  }
+
   onTheme(make);
   make();
   return {
-    show(next, says = label) {
-      shown = next;
-      holder.setAttribute("aria-label", says);
+    show(next, says) {
+      take(next, says);
       plot.setData(next);
     },
-    redraw: make,
+    redraw(next, says) {
+      take(next, says);
+      make();
+    },
   };
 }
 

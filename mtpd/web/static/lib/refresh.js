@@ -93,12 +93,16 @@ function spaced(work) {
   const go = async () => {
     timer = 0;
     runs = true;
-    await work();
-    runs = false;
-    last = performance.now();
-    if (again) {
-      again = false;
-      ask();
+    try {
+      await work();
+    } finally {
+      // Also where somebody who shows it has failed: else it would never be read again.
+      runs = false;
+      last = performance.now();
+      if (again) {
+        again = false;
+        ask();
+      }
     }
   };
   return ask;

@@ -93,6 +93,7 @@ function plotted(body, title, format) {
   const drawWhy = drawn(why);
   let drawing = null;
   let before = "";
+  let rows = [];
 
   return (found, wanted, lines) => {
     const shown = wanted
@@ -110,20 +111,18 @@ function plotted(body, title, format) {
       drawLegend(null, () => null);
       return;
     }
-    const rows = [...shown, ...limits];
+    rows = [...shown, ...limits];
     drawLegend(rows.map(latest), () => rows.map((one) => entry(one, format)));
     const begin = Date.parse(found.begin) / 1000;
     const times = Array.from({ length: found.count }, (_, at) => begin + at * found.step_s);
     const data = [times, ...rows.map(({ values }) => values)];
     const says = `${title}: ${rows.map((one) => spoken(one, format)).join("; ")}`;
     const kind = rows.map(({ label }) => label).join();
-    if (drawing && kind === before) {
-      drawing.show(data, says);
-      return;
-    }
+    if (!drawing) {
+      drawing = chart(holder, { height: HEIGHT, label: says, options: () => options(rows), data });
+    } else if (kind === before) drawing.show(data, says);
+    else drawing.redraw(data, says);
     before = kind;
-    holder.replaceChildren();
-    drawing = chart(holder, { height: HEIGHT, label: says, options: () => options(rows), data });
   };
 }
 
