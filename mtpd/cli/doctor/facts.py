@@ -232,7 +232,7 @@ class ModelFile:
     problem: str | None
     inode: Inode | None
     above: tuple[Inode, ...]
-    size_bytes: int
+    size_bytes: int | None
     mount: MountFacts | None
     hidden: bool
 

@@ -123,10 +123,17 @@ def _files(machine: Machine, loaded: Config, *, service: bool) -> Iterator[Model
                 problem=_problem(text),
                 inode=inode,
                 above=() if inode is None else folders_above(path),
-                size_bytes=0 if inode is None else path.stat().st_size,
+                size_bytes=_size_bytes(path),
                 mount=None if inode is None else machine.mount(path),
                 hidden=service and inode is not None and is_hidden(text),
             )
+
+
+def _size_bytes(path: Path) -> int | None:
+    """The size of a file; None where it is not there, or not any more."""
+    with suppress(OSError):
+        return path.stat().st_size
+    return None
 
 
 def _problem(text: str) -> str | None:

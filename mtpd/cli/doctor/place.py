@@ -181,7 +181,8 @@ def _see_models(facts: Facts) -> Seen:
 
 def _memory(facts: Facts) -> Iterator[Found]:
     host = facts.host
-    largest = max((one.size_bytes for one in facts.models), default=0)
+    sizes = (one.size_bytes for one in facts.models)
+    largest = max((size for size in sizes if size is not None), default=0)
     limit = host.cgroup_bytes
     if isinstance(limit, Absent):
         says = f"what the control groups allow is not known ({limit.reason})"

@@ -136,6 +136,8 @@ async def test_what_says_nothing_of_the_speed_is_not_taken(rig: Rig) -> None:
         dataclasses.replace(FINISHED, generated=1, prompt_s=1.0, cached_tokens=9000)
     )
     assert not {one.metric for one in rig.view().series} & {"decode_tps", "prompt_tps"}
+    rig.history.observe(dataclasses.replace(FINISHED, generated=16, decode_s=8.0, alone=False))
+    assert rig.mean("decode_tps")[-1] == 2.0, "sixteen are enough"
     rig.history.observe(dataclasses.replace(FINISHED, decode_s=8.0, alone=False))
     assert "joules_per_token" not in {one.metric for one in rig.view().series}
 

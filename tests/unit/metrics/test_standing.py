@@ -9,6 +9,7 @@ import pytest
 from mtpd.engine_views import FailureView
 from mtpd.metrics.catalogue import METRICS
 from mtpd.metrics.registry import Metrics
+from mtpd.metrics.standing import MAX_PROFILES
 from mtpd.views import ArmMemoryView, ConfigFileView, ResidencyView
 from tests.fakes import views
 from tests.fakes.clock import FakeClock
@@ -144,6 +145,14 @@ def test_live_traffic_is_shown_per_class_of_the_arm_that_served_last() -> None:
     assert value(found, name, profile=views.QWEN, reason="cancelled") == 7
     wish = {"profile": views.QWEN, "act": "measure", "depth": "2"}
     assert value(found, "mtpd_live_next", **wish) == 1
+
+
+def test_models_beyond_the_bound_have_no_series_of_live_traffic() -> None:
+    live = tuple(replace(views.live(), profile=f"m{n}") for n in range(MAX_PROFILES + 1))
+    found = metrics(snapshot(replace(STATUS, live=live)))
+    where = {"depth": "2", "act": "measure"}
+    shown = [value(found, "mtpd_live_next", profile=one.profile, **where) for one in live]
+    assert shown == [1.0] * MAX_PROFILES + [None]
 
 
 def test_a_speed_that_is_not_known_makes_no_series() -> None:

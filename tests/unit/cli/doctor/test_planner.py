@@ -430,7 +430,7 @@ FACTS = st.builds(
             problem=MAYBE,
             inode=st.none() | NODE,
             above=NODES,
-            size_bytes=BYTES,
+            size_bytes=st.none() | BYTES,
             mount=MOUNT,
             hidden=st.booleans(),
         ),
