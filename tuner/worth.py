@@ -79,6 +79,6 @@ def told(verdict: SwitchVerdict, gain: float, counts: str = "") -> str:
     """
     said = f"gain {math.expm1(gain):+.1%}" + (f" in {counts}" if counts else "")
     if verdict.x_req is None:
-        return f"{said}, but no gain earns the switch back in time (p 0.00, no x_req)"
+        return f"{said}, but no gain earns the switch back in time"
     required = math.expm1(verdict.x_req)
-    return f"{said}, above the required {required:.1%} with p {verdict.p:.2f}"
+    return f"{said}; {required:.1%} is required, and the chance of that is {verdict.p:.0%}"

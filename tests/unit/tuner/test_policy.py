@@ -108,7 +108,9 @@ def test_a_clear_gain_sets_the_depth_and_says_how_sure() -> None:
     assert decision.act is Act.SWITCH
     assert (decision.arm, decision.previous) == (arm(3), arm(2))
     assert decision.predicted == BETTER.tps
-    assert decision.reason == "m@3 pays: gain +22.1%, above the required 5.0% with p 1.00"
+    assert (
+        decision.reason == "m@3 pays: gain +22.1%; 5.0% is required, and the chance of that is 100%"
+    )
     assert decision.evidence[0] == "m@2: 45.0 tok/s, gain +0.000 +- 0.000 in log tok/s"
     assert effect(decision) == SetDepth(arm=arm(3))
     assert state.restarts == (0.0,)
@@ -119,11 +121,12 @@ def test_a_refusal_names_p_and_what_was_required() -> None:
     _, decision = decide(RULES, PolicyState(), moment(prospect(arm(3), 0.05)))
     assert decision.act is Act.KEEP
     assert decision.reason == (
-        "keep m@2: m@3 does not pay enough: gain +5.1%, above the required 5.0% with p 0.52"
+        "keep m@2: m@3 does not pay enough: gain +5.1%; 5.0% is required,"
+        " and the chance of that is 52%"
     )
     assert effect(decision) == Keep()
     _, idle = decide(RULES, PolicyState(), moment(BETTER, tokens_per_s=0.0))
-    assert "no gain earns the switch back in time (p 0.00, no x_req)" in idle.reason
+    assert "no gain earns the switch back in time" in idle.reason
 
 
 def test_of_two_arms_that_pay_the_faster_one_is_taken() -> None:
@@ -239,7 +242,8 @@ def test_a_better_model_of_the_pool_is_switched_to_with_the_pools_own_sentence()
     assert (switched.act, switched.subject, switched.previous) == (Act.SWITCH, "p", arm(2))
     assert (switched.predicted, switched.evidence) == (RIVAL.tps, RIVAL.evidence)
     assert switched.reason == (
-        "other@1 is better for p: gain +35.0% in tok/s, above the required 5.0% with p 1.00; "
+        "other@1 is better for p: gain +35.0% in tok/s; 5.0% is required,"
+        " and the chance of that is 100%; "
         "R2 speed: other@1 is the fastest of 2"
     )
     assert (state.previous, state.restarts) == (arm(2), (0.0,))
@@ -258,8 +262,8 @@ def test_observe_only_says_that_another_model_would_be_served() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"gain": 0.04}, "gain +4.1% in tok/s, above the required 5.0% with p 0.38"),
-        ({"gain": 0.08, "sd": 0.05}, "with p 0.73"),
+        ({"gain": 0.04}, "gain +4.1% in tok/s; 5.0% is required, and the chance of that is 38%"),
+        ({"gain": 0.08, "sd": 0.05}, "the chance of that is 73%"),
         ({"tokens_per_s": 0.0}, "nobody asks for p by its name"),
         ({"tokens_per_s": 0.05}, "no gain earns the switch back in time"),
         ({"gain": None, "tokens_per_s": 1.0}, "the switch costs 11.7% of the time"),
@@ -469,7 +473,7 @@ def test_where_things_change_often_a_switch_must_earn_its_cost_back_sooner() -> 
     _, held = decide(RULES, restless, seen)
     required = -math.log(1 - 150 * 45 / (20 * 1800))
     assert held.act is Act.KEEP
-    assert f"above the required {math.expm1(required):.1%}" in held.reason
+    assert f"; {math.expm1(required):.1%} is required" in held.reason
     assert decide(RULES, PolicyState(watched_s=DAY_S), seen)[1].act is Act.SWITCH
 
 
