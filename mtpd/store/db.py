@@ -17,7 +17,7 @@ import structlog
 
 from mtpd.errors import DiskError, MtpdError, StoreError
 from mtpd.faults import NoFaults
-from mtpd.store.opening import REFUSALS, explained, open_file, remembered
+from mtpd.store.opening import REFUSALS, explained, open_file, remembered, touch
 
 if TYPE_CHECKING:
     import sqlite3
@@ -169,9 +169,9 @@ class Database:
             MtpdError: It does not.
         """
         if self._in_memory is not None:
-            self._conn = await _in_thread(self._thread, self._moved)
+            await _in_thread(self._thread, self._move)
             self._in_memory = None
-        await self.write(_touch)
+        await self.write(touch)
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work`` in one durable transaction; it is on the disk when this returns.
@@ -217,8 +217,8 @@ class Database:
     ) -> None:
         await self.close()
 
-    def _moved(self) -> sqlite3.Connection:
-        """A connection to the file, which has all that is in memory; atomic."""
+    def _move(self) -> None:
+        """Go on with the file, which then has all that is in memory; all or nothing."""
         conn, _ = open_file(self.path, self._clock)
         try:
             self._conn.backup(conn)
@@ -226,7 +226,7 @@ class Database:
             conn.close()
             raise explained(problem, self.path) from problem
         self._conn.close()
-        return conn
+        self._conn = conn
 
     def _translated(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
@@ -253,9 +253,3 @@ class Database:
 
 async def _in_thread(thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(thread, work)
-
-
-def _touch(conn: sqlite3.Connection) -> None:
-    """A write that changes nothing, but needs the disk."""
-    version = conn.execute("PRAGMA user_version").fetchone()[0]
-    conn.execute(f"PRAGMA user_version = {version}")

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
     from mtpd.clock import Clock
 
-__all__ = ["APPLICATION_ID", "MIGRATIONS", "Damaged", "Migration", "check", "migrate", "require"]
+__all__ = [
+    "APPLICATION_ID",
+    "MIGRATIONS",
+    "Damaged",
+    "Migration",
+    "check",
+    "migrate",
+    "require",
+    "verify",
+]
 
 APPLICATION_ID = 0x6D747064
 """``PRAGMA application_id`` of our files: "mtpd" in ASCII."""
@@ -108,16 +117,24 @@ def check(conn: sqlite3.Connection, *, migrations: tuple[Migration, ...] = MIGRA
     if version > newest:
         msg = f"the database has schema version {version}; this mtpd knows versions up to {newest}"
         raise StateError(msg, hint="install the newer mtpd again, or use another state directory")
-    size = _pragma(conn, "page_count") * _pragma(conn, "page_size")
-    # Only the full check compares indices with their tables; it reads everything twice.
-    thorough = size <= _FULL_CHECK_BYTES
-    verdict = conn.execute(f"PRAGMA {'integrity' if thorough else 'quick'}_check(1)").fetchone()[0]
-    if verdict != "ok":
-        raise Damaged(verdict)
+    _verdict(conn, "quick_check")
     if _schema(conn) != _expected(migrations, version):
         reason = f"the tables are not those of schema version {version}"
         raise Damaged(reason)
     return version
+
+
+def verify(conn: sqlite3.Connection) -> None:
+    """Look for what ``check`` cannot find on a connection that only reads.
+
+    SQLite does not even read CHECK constraints there. In a file of at most 64 MiB indices are
+    compared with their tables, too, which reads everything twice.
+
+    Raises:
+        Damaged: A row is not what could have been written.
+    """
+    size = _pragma(conn, "page_count") * _pragma(conn, "page_size")
+    _verdict(conn, "integrity_check" if size <= _FULL_CHECK_BYTES else "quick_check")
 
 
 def migrate(
@@ -154,6 +171,12 @@ def _statements(sql: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
+
+
+def _verdict(conn: sqlite3.Connection, pragma: str) -> None:
+    verdict = conn.execute(f"PRAGMA {pragma}(1)").fetchone()[0]
+    if verdict != "ok":
+        raise Damaged(verdict)
 
 
 def _pragma(conn: sqlite3.Connection, name: str) -> int:

@@ -21,9 +21,11 @@ from mtpd.errors import DiskError, MtpdError, StateError, StoreError
 from mtpd.store import migrate, private_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mtpd.clock import Clock
 
-__all__ = ["REFUSALS", "explained", "open_file", "remembered"]
+__all__ = ["REFUSALS", "explained", "open_file", "remembered", "touch"]
 
 log = structlog.get_logger()
 
@@ -152,7 +154,7 @@ def _copy(path: Path, copy: Path, memory: sqlite3.Connection) -> str | None:
 
 
 def _damage(path: Path) -> str | None:
-    """What is wrong with the file, or None; leaves the file as it is."""
+    """What is wrong with the file, or None; leaves one that must not be touched as it is."""
     if not path.exists() or path.stat().st_size == 0:
         return None
     with path.open("rb") as file:
@@ -160,10 +162,15 @@ def _damage(path: Path) -> str | None:
     if len(versions) == len(_FORMATS[0]) and versions not in _FORMATS:
         return f"the header's format versions are {versions.hex()}"
     # A read-only connection does not checkpoint the WAL into a file that may be refused.
-    uri = f"{path.absolute().as_uri()}?mode=ro"
+    readable = _found(f"{path.absolute().as_uri()}?mode=ro", migrate.check)
+    return readable or _found(path.absolute().as_uri(), migrate.verify)
+
+
+def _found(uri: str, look: Callable[[sqlite3.Connection], object]) -> str | None:
+    """What is wrong with a file as a function sees it, or None."""
     with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S)) as conn:
         try:
-            migrate.check(conn)
+            look(conn)
         except migrate.Damaged as problem:
             return str(problem)
         except REFUSALS as problem:
@@ -194,6 +201,10 @@ def _connect(path: Path, clock: Clock) -> sqlite3.Connection:
     try:
         _prepare(conn, path)
         applied = migrate.migrate(conn, clock)
+        # SQLite opens what it cannot write to for reading, and says so with the first write.
+        conn.execute("BEGIN IMMEDIATE")
+        touch(conn)
+        conn.execute("COMMIT")
         if applied:
             log.info("store.migrated", path=str(path), version=applied[-1])
     except BaseException:
@@ -211,6 +222,12 @@ def _prepare(conn: sqlite3.Connection, path: Path) -> None:
     # FULL: an acknowledged decision or ledger row survives a power cut, NORMAL loses it.
     conn.execute("PRAGMA synchronous = FULL")
     conn.execute("PRAGMA foreign_keys = ON")
+
+
+def touch(conn: sqlite3.Connection) -> None:
+    """Write what changes nothing, but needs the disk."""
+    version = conn.execute("PRAGMA user_version").fetchone()[0]
+    conn.execute(f"PRAGMA user_version = {version}")
 
 
 def explained(problem: Exception, path: Path) -> MtpdError:
