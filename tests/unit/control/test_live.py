@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mtpd.config.model import Config
+from mtpd.config.model import Config, Pool
 from mtpd.control.live import SAVE_S, LiveTraffic
 from mtpd.control.loop import EVERY_S
 from mtpd.control.metering import Meter
@@ -225,3 +225,47 @@ def test_what_is_remembered_comes_back_as_it_was(
 @given(st.text())
 def test_no_text_is_too_odd_to_be_refused(text: str) -> None:
     assert isinstance(load(text), Absent)
+
+
+POOLS = Config(
+    profiles={"m": MODEL, "n": profile("n", tags=("code",)), "o": profile("o")},
+    pools={"both": Pool(name="both", members=("m", "n"))},
+)
+
+
+async def test_what_was_asked_for_lately_may_need_the_model_that_runs(tmp_path: Path) -> None:
+    async with rig(tmp_path, POOLS) as r:
+        await r.serve(pool="both")
+        assert r.traffic.needs(MODEL, "n", within_s=60) is None
+        assert r.traffic.needs(MODEL, "o", within_s=60) == "m was asked for by both 0 s ago"
+        await r.serve(pool="both", tags=("prose",))
+        assert r.traffic.needs(MODEL, "n", within_s=60) == "m was asked for by both:prose 0 s ago"
+        r.clock.advance(60)
+        assert r.traffic.needs(MODEL, "n", within_s=60) is None
+        await r.serve(outcome="rejected")
+        assert r.traffic.needs(MODEL, "n", within_s=60) is None
+        await r.serve()
+        assert r.traffic.needs(MODEL, "n", within_s=60) == "m was asked for by its own name 0 s ago"
+        await r.serve(pool="both", tags=("code",))
+        r.clock.advance(55)
+        assert r.traffic.needs(MODEL, "n", within_s=60) is None
+
+
+async def test_what_a_pool_asks_for_goes_to_the_model_that_answers_for_it_now(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path, POOLS) as r:
+        await r.serve(3, pool="both")
+        await r.serve(3)
+        state = replace(r.traffic.of(MODEL).state, policy=PolicyState(clock_s=9.0, restarts=(9.0,)))
+        r.traffic.remember(MODEL, state)
+        asked = r.traffic.asked_by(MODEL, "both")
+        assert 0 < asked < state.demand.look(r.clock.now()).tokens_per_s
+        r.traffic.handed_over(MODEL, "gone", "both")
+        assert r.traffic.of(MODEL).state == state
+        r.traffic.handed_over(MODEL, "n", "both")
+        other = POOLS.profiles["n"]
+        assert r.traffic.asked_by(MODEL, "both") == 0
+        assert r.traffic.asked_by(other, "both") == asked
+        assert r.traffic.of(MODEL).state.policy.restarts == ()
+        assert r.traffic.of(other).state.policy.restarts == (9.0,)
