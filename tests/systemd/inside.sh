@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The inside of nested.sh: one promise after the other.
 set -euo pipefail
-folder=$1 python=$2
+folder=$1 python=$2 kills=$3
 mtpd=$(dirname "$python")/mtpd
 
 mount --make-rprivate /
@@ -25,9 +25,19 @@ threads = 1
 members = ["tiny-chained"]
 CONFIG
 "$mtpd" install-units --user > /dev/null
-mkdir -p "$XDG_CONFIG_HOME/systemd/user/mtpd.service.d"
-printf '[Service]\nWatchdogSec=4s\nTimeoutAbortSec=2s\nRestartSec=5s\n' \
-    > "$XDG_CONFIG_HOME/systemd/user/mtpd.service.d/test.conf"
+drop_ins=$XDG_CONFIG_HOME/systemd/user/mtpd.service.d
+mkdir -p "$drop_ins"
+# No journal runs here: what would be in it is in a file.
+cat > "$drop_ins/test.conf" <<UNIT
+[Service]
+WorkingDirectory=$PWD
+ExecStart=
+ExecStart=$python -m tests.fakes.counted $folder/counts serve --config %E/mtpd/mtpd.toml
+WatchdogSec=4s
+TimeoutAbortSec=4s
+RestartSec=5s
+StandardError=append:$folder/journal
+UNIT
 
 /lib/systemd/systemd --user --show-status=no > "$folder/log" 2>&1 &
 manager=$!
@@ -78,14 +88,79 @@ until_is NRestarts 2
 promise "a daemon that gives no sign of life is replaced"
 
 until_is SubState running
+kill -USR2 "$(shown MainPID)"
+until_is NRestarts 3
+grep -q 'Fatal Python error: Aborted' "$folder/journal"
+grep -q 'Current thread .* (most recent call first)' "$folder/journal"
+grep -q '^Thread 0x' "$folder/journal"
+grep -q 'counted.py", line [0-9]* in stand_still' "$folder/journal"
+promise "one whose loop stands still leaves the stacks of all its threads in the journal"
+
+until_is SubState running
 sleep 10  # longer than WatchdogSec: one that works is left alone
-[ "$(shown NRestarts)" = 2 ]
+[ "$(shown NRestarts)" = 3 ]
 promise "a daemon that works gives its signs of life"
 
 systemctl --user stop mtpd.service 2> /dev/null  # its socket goes on, says systemd
 [ "$(shown Result)" = success ]
 promise "it stops as told"
 
+"$python" - "$folder/llama-server" <<'ENGINE'
+import sys
+from pathlib import Path
+from tests.fakes.binary import fake_binary
+from tests.fakes.script import Script
+fake_binary(Path(sys.argv[1]), Script(ignore_sigterm=True))
+ENGINE
+cp "$XDG_CONFIG_HOME/mtpd/mtpd.toml" "$folder/real.toml"
+sed -i "s|\"embedded\"|\"$folder/llama-server\"|" "$XDG_CONFIG_HOME/mtpd/mtpd.toml"
+printf '[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestartSec=100ms\n' > "$drop_ins/zz-often.conf"
+systemctl --user daemon-reload
+systemctl --user start mtpd.service
+within() { cat "/sys/fs/cgroup$(shown ControlGroup)/cgroup.procs"; }
+slowest=0
+for kill in $(seq "$kills"); do
+    curl -sf --max-time 60 "http://127.0.0.1:$port/completion" -H 'Content-Type: application/json' \
+        -d '{"model": "tiny-chained", "prompt": "x", "n_predict": 4}' > /dev/null
+    main=$(shown MainPID)
+    before=$(within)
+    [ "$(wc -w <<< "$before")" -ge 2 ]
+    from=$(date +%s%3N)
+    kill -KILL "$main"
+    for _ in $(seq 3000); do
+        now=$(shown MainPID)
+        if [[ $now != 0 && $now != "$main" && $(shown SubState) == running ]]; then break; fi
+        sleep 0.02
+    done
+    took=$(($(date +%s%3N) - from))
+    if ((took > slowest)); then slowest=$took; fi
+    for pid in $before; do [ ! -e "/proc/$pid" ]; done
+done
+[ "$(shown NRestarts)" = "$kills" ]
+promise "$kills killed daemons left no engine that ignores SIGTERM; ready again in $slowest ms at most"
+
+printf '[Service]\nRestartSec=100ms\n' > "$drop_ins/zz-often.conf"
+systemctl --user daemon-reload
+systemctl --user stop mtpd.socket mtpd.service 2> /dev/null
+systemctl --user reset-failed
+systemctl --user start mtpd.service
+for _ in $(seq 20); do
+    main=$(shown MainPID)
+    if [ "$main" = 0 ]; then break; fi
+    kill -KILL "$main" 2> /dev/null || true
+    for _ in $(seq 300); do
+        if [[ $(shown ActiveState) == failed ]]; then break 2; fi
+        now=$(shown MainPID)
+        if [[ $now != 0 && $now != "$main" ]]; then break; fi
+        sleep 0.1
+    done
+done
+until_is ActiveState failed
+[ "$(shown NRestarts)" = 6 ]
+promise "one that always dies is started six times and then given up"
+
+systemctl --user reset-failed
+cp "$folder/real.toml" "$XDG_CONFIG_HOME/mtpd/mtpd.toml"
 echo '[servr]' >> "$XDG_CONFIG_HOME/mtpd/mtpd.toml"
 systemctl --user start mtpd.service 2> /dev/null && exit 1
 until_is ActiveState failed

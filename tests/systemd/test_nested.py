@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.nested, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.nested, pytest.mark.slow, pytest.mark.timeout(600)]
 
-PROMISES = 8
+PROMISES = 11
+KILLS = 50 if os.environ.get("MTPD_ENDURANCE") else 3
 
 
 def test_every_promise_of_the_users_units_is_kept() -> None:
     script = Path(__file__).with_name("nested.sh")
     said = subprocess.run(
-        (script, sys.executable),
+        (script, sys.executable, str(KILLS)),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
