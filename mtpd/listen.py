@@ -8,6 +8,7 @@ import os
 import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Handed", "bind_tcp", "bind_unix", "free_port", "handed", "serving", "url_of"]
 
 BACKLOG = 512
+ACCEPTS = 8
+"""Connections that are accepted in one turn of the loop. asyncio takes one number for this and for
+the backlog, and where descriptors have run out it reports each of them, every second."""
 FIRST_HANDED = 3
 """Descriptor of the first socket that a service manager hands over (sd_listen_fds(3))."""
 _FAMILIES = {"api": (socket.AF_INET, socket.AF_INET6), "control": (socket.AF_UNIX,)}
@@ -66,6 +70,18 @@ class Connection(web.RequestHandler):
         """Nothing is waited for any more."""
         self.begun()
         super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer without the bytes of what was not understood, which may be a secret."""
+        if status != HTTPStatus.INTERNAL_SERVER_ERROR:
+            message = f"{status} {HTTPStatus(status).phrase}\n"
+        return super().handle_error(request, status, exc, message)
 
     def begun(self) -> None:
         """The head is there."""
@@ -121,9 +137,10 @@ async def serving(
     try:
         for sock in sockets:
             listener = await loop.create_server(
-                lambda: Connection(server, timeouts(), loop), sock=sock, backlog=BACKLOG
+                lambda: Connection(server, timeouts(), loop), sock=sock, backlog=ACCEPTS
             )
             listeners.append(listener)
+            sock.listen(BACKLOG)
         yield
     finally:
         with anyio.CancelScope(shield=True):

@@ -102,6 +102,8 @@ class Engine:
             self.totals.add(totals)
             for kind, text in request_lines(totals, self.totals, task):
                 self.log.say(kind, text)
+            if self.script.spam_request:
+                self.log.noise(self.script.spam_request, task)
 
     def _kept(self, request: Request) -> int:
         """Cached tokens; a recurrent state goes on exactly where it ends, or not at all."""

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from tests.fakes.generation import Totals
     from tests.fakes.script import Device, Script
 
-__all__ = ["Log", "Start", "load_lines", "request_lines"]
+__all__ = ["NOISE_BYTES", "Log", "Start", "load_lines", "request_lines"]
+
+NOISE_BYTES = 256
+"""Of one line that says nothing."""
 
 LEVELS = {"E": 1, "W": 2, "I": 3, "T": 4}
 """Verbosity from which a line is printed; T is an I that the default hides."""
@@ -101,6 +104,11 @@ class Log:
         seconds, rest = divmod(rest, 1_000_000)
         stamp = f"{minutes}.{seconds:02}.{rest // 1000:03}.{rest % 1000:03}"
         self.raw(f"{stamp} {'I' if kind == 'T' else kind} {text}")
+
+    def noise(self, lines: int, task: int) -> None:
+        """Write lines of ``NOISE_BYTES`` that say nothing, at once."""
+        line = f"noise of task {task} ".ljust(NOISE_BYTES - 1, "x")
+        self.raw("\n".join([line] * lines))
 
     def raw(self, text: str) -> None:
         """Write one line without a prefix."""

@@ -59,6 +59,7 @@ class Script:
         ignore_sigterm: SIGTERM does nothing, ever.
         hang_slots: `/slots` never answers.
         spam_log: Lines of noise written while loading.
+        spam_request: Lines of noise written for each request.
         hold_stdout_grandchild: A grandchild keeps stdout and stderr open.
         slow_exit_s: Seconds between the last client and the exit.
         lie_health: `/health` says ok while the model loads.
@@ -95,6 +96,7 @@ class Script:
     ignore_sigterm: bool = False
     hang_slots: bool = False
     spam_log: int = 0
+    spam_request: int = 0
     hold_stdout_grandchild: bool = False
     slow_exit_s: float = 0.0
     lie_health: bool = False

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
     from tests.fakes.house import Home
 
-__all__ = ["Serving", "processes_of", "reached", "serve"]
+__all__ = ["MTPD", "Serving", "processes_of", "reached", "serve"]
 
 ROOT = Path(__file__).parents[2]
 START_S = 30.0
 GONE_S = 2.0
+MTPD = ("-m", "mtpd.cli.mtpd")
 
 
 @dataclass(slots=True)
@@ -50,13 +51,17 @@ class Serving:
         line = next(x for x in self.log.splitlines() if b"daemon.serving" in x)
         self.url = json.loads(line)["url"]
 
-    async def end(self, number: signal.Signals) -> int:
-        """Send a signal and wait for the end."""
+    async def read_log(self) -> None:
+        """Take what it says until it ends; nobody else reads meanwhile."""
         assert self.process.stderr is not None
-        self.process.send_signal(number)
         with suppress(anyio.EndOfStream):
             while True:
                 self.log += await self.process.stderr.receive()
+
+    async def end(self, number: signal.Signals) -> int:
+        """Send a signal and wait for the end."""
+        self.process.send_signal(number)
+        await self.read_log()
         return await self.process.wait()
 
 
@@ -68,15 +73,16 @@ async def serve(
     sockets: Sequence[socket.socket] = (),
     names: str = "api:control",
     before: Sequence[str] = (),
+    program: Sequence[str] = MTPD,
 ) -> AsyncIterator[Serving]:
     """Run the daemon; afterwards neither it nor any of its engines may be left.
 
     ``environment`` is added to ours; ``sockets`` are handed over under ``names``; ``before`` is a
-    command line that runs the one behind it in its own place.
+    command line that runs the one behind it in its own place; ``program`` is what Python runs.
     """
     argv = [
         *before,
-        *(sys.executable, "-m", "mtpd.cli.mtpd", "serve"),
+        *(sys.executable, *program, "serve"),
         *("--config", str(place.config), "--state-dir", str(place.directories.state)),
         *("--runtime-dir", str(place.directories.runtime)),
         *("--cache-dir", str(place.directories.cache), "--log-json", *more),

@@ -353,6 +353,60 @@ def holds(path: Path, canary: str) -> bool:
     return False
 
 
+STREAMS = {"/mtpd/v1/events", "/mtpd/v1/logs"}
+
+
+def plain_reads() -> list[tuple[str, str]]:
+    """Every read of the control API that ends."""
+    paths = (route.path for route in ROUTES if route.method == "GET")
+    return [("GET", path.replace("{id}", "alpha")) for path in paths if path not in STREAMS]
+
+
+async def malformed(url: str, secret: str) -> None:
+    """A token in what no parser takes: a header without a colon, a name with a blank, a version."""
+    port = int(url.rpartition(":")[2])
+    for head in (
+        f"GET / HTTP/1.1\r\nHost: localhost:{port}\r\nAuthorization Bearer {secret}\r\n\r\n",
+        f"GET / HTTP/1.1\r\nHost: localhost:{port}\r\nAuthorization : {secret}\r\n\r\n",
+        f"GET / HTTP/1.1\r\nAuthorization: Bearer {secret}\x00\r\nHost: x\r\n\r\n",
+        f"GET / {secret}\r\n\r\n",
+        f"{secret}\r\n\r\n",
+    ):
+        async with await anyio.connect_tcp("127.0.0.1", port) as wire:
+            await wire.send(head.encode("latin-1"))
+            answer = b""
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError), anyio.fail_after(60):
+                while True:
+                    answer += await wire.receive()
+        assert answer.startswith((b"HTTP/1.0 4", b"HTTP/1.1 4")), answer
+        assert secret.encode() not in answer
+
+
+async def by_address(client: aiohttp.ClientSession, secret: str) -> None:
+    """A token where none belongs: in the query and in the user of an address."""
+    basic = {"Authorization": aiohttp.encode_basic_auth("anybody", secret)}
+    for path in (f"{STATUS}?api_key={secret}", f"/v1/models?token={secret}"):
+        async with client.get(path, headers=basic) as reply:
+            assert secret not in f"{await reply.text()}{reply.headers}"
+
+
+async def nothing_told(client: aiohttp.ClientSession, admin: str, other: str) -> None:
+    """Neither the stored log lines nor the events since the start hold one of them."""
+    async with client.get("/mtpd/v1/logs?tail=1000", headers=bearer(admin)) as reply:
+        assert reply.status == 200, await reply.text()
+        lines = await reply.text()
+    assert "auth.refused" in lines, "refusals are among the lines"
+    told = b""
+    async with client.get("/mtpd/v1/events?after=0", headers=bearer(admin)) as stream:
+        with suppress(TimeoutError), anyio.fail_after(2):
+            async for chunk in stream.content.iter_any():
+                told += chunk
+    assert b"stream.open" in told
+    for secret in (admin, other):
+        assert secret not in lines
+        assert secret.encode() not in told
+
+
 async def test_a_token_is_nowhere_but_with_its_client() -> None:
     """Of whatever was shown, known or not: logs at debug, database, argv, environment."""
     async with home() as place:
@@ -368,6 +422,8 @@ async def test_a_token_is_nowhere_but_with_its_client() -> None:
                             ("GET", STATUS),
                             ("POST", "/mtpd/v1/switch"),
                             ("GET", "/nowhere"),
+                            ("GET", "/metrics"),
+                            *(one for one in plain_reads() if one[1] != STATUS),
                         ):
                             body = ASK if method == "POST" else None
                             async with client.request(
@@ -375,6 +431,10 @@ async def test_a_token_is_nowhere_but_with_its_client() -> None:
                             ) as reply:
                                 said = await reply.text()
                                 assert secret not in f"{said}{reply.headers}"
+                for secret in (known, "canary-4711"):
+                    await malformed(daemon.url, secret)
+                    await by_address(client, secret)
+                await nothing_told(client, known, "canary-4711")
             assert len(processes_of(place)) > 1, "an engine runs"
             for secret in (known, "canary-4711"):
                 assert secrets_seen(place, secret) == []
