@@ -101,7 +101,7 @@ _DAEMON: Final = (
         "mode",
         words=tuple(one.value for one in TuningMode),
     ),
-    _gauge("database_degraded", "", "Whether the last write to the state database failed"),
+    _gauge("database_degraded", "", "Whether what is measured is not kept on the disk now"),
     _gauge("config_invalid", "", "Whether the configuration on the disk has errors"),
     _gauge("models_unusable", "models", "Models whose file cannot be served"),
     _gauge("operation_running", "", "1 for the operation that runs or waits", "kind", "state"),

@@ -35,7 +35,7 @@ class Snapshot:
         devices: Every device.
         energy_j: Joules that each drew since it is watched, by device.
         budget_bytes: Device memory that engines may take, by device.
-        database_degraded: Whether the last write to the state database failed.
+        database_degraded: Whether what is measured is not kept on the disk now.
         readers_dropped: Readers of the event stream that were too slow.
     """
 

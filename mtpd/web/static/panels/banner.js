@@ -38,8 +38,8 @@ export function mount(section, { store }) {
     const shown = engines.map(({ profile, arm, state, residency, failure, device }) => {
       return { profile, arm, state, residency, failure, device };
     });
-    const { unusable, config } = status;
-    const problems = [...unusable, ...(config?.problems ?? [])];
+    const { unusable, degraded, config } = status;
+    const problems = [...degraded, ...unusable, ...(config?.problems ?? [])];
     draw({ shown, problems }, () => [
       shown.length ? shown.map(verdict) : nothing(),
       problems.length ? complaints(problems) : null,
@@ -122,7 +122,7 @@ function failed(named, { failure, reason, hint, retry_in_s: retry }) {
 function complaints(problems) {
   return h(
     "ul.complaints",
-    { "aria-label": "Problems of the configuration" },
+    { "aria-label": "Problems" },
     problems.map((one) => h("li", {}, one)),
   );
 }
