@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from aiohttp import web
@@ -30,6 +30,15 @@ log = structlog.get_logger()
 _STARTED = web.RequestKey("mtpd.response_started", bool)
 _INFERENCE = frozenset(
     {"/models", "/props", "/v1", *(endpoint.path for endpoint in (*ENDPOINTS, *FORMS))}
+)
+
+_OLLAMA: Final = frozenset(
+    f"/api/{name}"
+    for name in ("chat", "generate", "tags", "show", "ps", "embed", "embeddings", "pull")
+)
+"""What clients of Ollama ask for (docs/api.md of its repository); nothing here answers it."""
+_NOT_OLLAMA: Final = (
+    "Ollama's own interface is not spoken here: set the client to OpenAI's, whose base is /v1."
 )
 
 
@@ -115,7 +124,7 @@ def _http(request: web.Request, error: web.HTTPException) -> web.StreamResponse:
         case web.HTTPNotFound():
             page = "data_plane" if is_inference(request.path) else "http_api"
             detail = f"There is nothing at {request.path}."
-            hint = f"docs/{page}.md lists the paths."
+            hint = _NOT_OLLAMA if request.path in _OLLAMA else f"docs/{page}.md lists the paths."
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
             detail = f"{request.path} takes {allowed}, not {error.method}."

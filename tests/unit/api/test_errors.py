@@ -76,5 +76,14 @@ async def test_everybody_else_gets_problem_documents(path: str, tmp_path: Path) 
         assert (status, body["type"].rsplit(":", 1)[-1].rsplit("/", 1)[-1]) == (404, "not-found")
 
 
+@pytest.mark.parametrize("ask", ["POST /api/chat", "GET /api/tags"])
+async def test_clients_of_ollama_are_told_what_to_set(ask: str, tmp_path: Path) -> None:
+    method, path = ask.split()
+    async with serving(ScriptedBackend(), tmp_path / "s", add=add) as served:
+        status, body, _ = await over_tcp(served, method, path)
+        assert status == 404
+        assert body["hint"].startswith("Ollama's own interface is not spoken here")
+
+
 def test_every_endpoint_is_one_of_inference() -> None:
     assert all(is_inference(endpoint.path) for endpoint in (*ENDPOINTS, *FORMS))
