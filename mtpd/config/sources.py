@@ -6,8 +6,10 @@ what the same configuration would be in TOML, with its own lines and keys.
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import tomli
 
@@ -97,6 +99,19 @@ def hint_for(path: Path | None) -> str:
     return "every key is explained in docs/configuration.md"
 
 
+_TWICE: Final = re.compile(r"Cannot declare (?P<key>\(.+\)) twice")
+"""tomli writes the table's path as a tuple of Python."""
+
+
+def _told(said: str) -> str:
+    """What tomli says; of a table that is declared twice as it is written in the file."""
+    twice = _TWICE.fullmatch(said)
+    if twice is None:
+        return f"not TOML: {said}"
+    table = dotted(ast.literal_eval(twice["key"]))
+    return f"not TOML: the table [{table}] is declared twice: its keys belong under one heading"
+
+
 def read(path: Path) -> Source | Problem:
     """Read and parse a TOML file, or say why not."""
     text = _text(path)
@@ -106,7 +121,7 @@ def read(path: Path) -> Source | Problem:
         tree: Tree = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
         return Problem(
-            file=str(path), line=error.lineno, column=error.colno, message=f"not TOML: {error.msg}"
+            file=str(path), line=error.lineno, column=error.colno, message=_told(error.msg)
         )
     except RecursionError:
         return Problem(file=str(path), message="arrays or tables are nested too deeply")

@@ -375,6 +375,14 @@ def test_text_that_is_not_toml_is_told_with_line_and_column(tmp_path: Path) -> N
     assert only_problem(tmp_path, "[a]\nb = = 1\n") == "mtpd.toml:2:5: not TOML: Invalid value"
 
 
+@pytest.mark.parametrize("name", ["mine", '"a.b"', '"it\'s"'])
+def test_a_table_that_stands_twice_is_named_as_in_the_file(tmp_path: Path, name: str) -> None:
+    table = f"[models.{name}]\n"
+    said = only_problem(tmp_path, f"{table}context = 1024\n{table}slots = 1\n")
+    assert said.startswith("mtpd.toml:3:")
+    assert f"not TOML: the table [models.{name}] is declared twice" in said
+
+
 def test_nesting_that_exhausts_the_parser_is_a_problem_and_no_traceback(tmp_path: Path) -> None:
     text = "a = " + "[" * 20_000 + "]" * 20_000
     assert "nested" in only_problem(tmp_path, text).lower()
