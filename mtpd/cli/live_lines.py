@@ -43,7 +43,8 @@ def _is_worth_a_line(live: LiveProfileView) -> bool:
 
 def _counts(live: LiveProfileView) -> str:
     requests = "request" if live.requests == 1 else "requests"
-    text = f"{live.requests} {requests}, {number(live.tokens_per_s, 1)} tok/s on average"
+    asked = f"{number(live.tokens_per_s, 1)} tok/s asked for on average, idle times included"
+    text = f"{live.requests} {requests}, {asked}"
     left_out = ", ".join(f"{count} {why}" for why, count in live.excluded.items())
     return f"{text}; left out: {left_out}" if left_out else text
 

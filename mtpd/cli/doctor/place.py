@@ -34,6 +34,9 @@ _NETWORK: Final = frozenset(
 )
 _MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 _NOT_LOOKED: Final = Seen("not looked at: the configuration is refused", "unknown")
+_TOKENS_ELSEWHERE: Final = Seen(
+    "not looked at: the state directory is not known, or another user's", "unknown"
+)
 
 
 def _listen(facts: Facts) -> Iterator[Found]:
@@ -254,7 +257,7 @@ def _is_remote(sockets: SocketFacts | None) -> bool:
 
 def _see_tokens(facts: Facts) -> Seen:
     if facts.tokens is None:
-        return _NOT_LOOKED
+        return _NOT_LOOKED if facts.config.problems else _TOKENS_ELSEWHERE
     where = "open to other machines" if _is_remote(facts.sockets) else "loopback only"
     return Seen(f"{facts.tokens.count or 'none'}, {where}")
 

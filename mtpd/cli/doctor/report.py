@@ -45,7 +45,12 @@ def _finding(out: Console, finding: FindingView) -> None:
 def _sum(view: DoctorView) -> str:
     count = len(view.findings)
     if not count:
-        return f"nothing is wrong, for {view.account}:"
+        return f"nothing is wrong, as {view.account} sees it:"
     errors = sum(one.severity == "error" for one in view.findings)
-    found = "finding" if count == 1 else "findings"
-    return f"{count} {found}, {errors} of them errors, for {view.account}; beside them:"
+    kinds = (_counted(errors, "error"), _counted(count - errors, "warning"))
+    found = " and ".join(kind for kind in kinds if kind)
+    return f"{found}, as {view.account} sees it; the rest:"
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}" if count else ""

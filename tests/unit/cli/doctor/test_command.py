@@ -39,7 +39,7 @@ def test_all_is_well_and_nothing_was_changed(world: World, mtpctl: Mtpctl) -> No
     before = _files(world.home)
     ran = mtpctl("doctor")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("nothing is wrong, for ")
+    assert ran.out.startswith("nothing is wrong, as ")
     assert _files(world.home) == before
     assert not world.state.exists()
 

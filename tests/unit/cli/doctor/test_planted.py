@@ -425,6 +425,7 @@ def test_a_daemon_with_files_elsewhere_is_looked_at_where_it_says(world: World) 
     assert said["control socket"] == ("ok", "/elsewhere/control.sock")
     assert said["state"][0] == said["tokens"][0] == "unknown"
     assert "name --state-dir" in said["state"][1]
+    assert "refused" not in said["tokens"][1]
 
 
 def test_a_daemon_that_hangs(world: World) -> None:
