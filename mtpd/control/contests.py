@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mtpd.clock import Clock
     from mtpd.config.live import Configuration
-    from mtpd.config.model import Pool, Profile
+    from mtpd.config.model import Config, Pool, Profile
     from mtpd.control.choices import Choices
     from mtpd.control.deciding import Member, PoolInputs
     from mtpd.control.memory import MemoryForecast
@@ -84,9 +84,9 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Look:
-    """A comparison, and of what model it was made."""
+    """A comparison, and in which configuration it was made."""
 
-    profile: Profile
+    config: Config
     at_s: float
     found: tuple[Contest, ...] = field(default=())
 
@@ -125,20 +125,25 @@ class Contests:
 
     async def of(self, profile: Profile, running: Arm) -> tuple[Contest, ...]:
         """The pools of a model that runs, in the order of the configuration."""
-        now_s = self._clock.now()
-        self._looks = {k: v for k, v in self._looks.items() if now_s - v.at_s < EVERY_S}
+        now_s, config = self._clock.now(), self._config.now
+        self._looks = {
+            key: look
+            for key, look in self._looks.items()
+            if now_s - look.at_s < EVERY_S and look.config is config
+        }
         known = self._looks.get((profile.name, running))
-        if known is None or known.profile != profile:
-            pools = [p for p in self._config.pools.values() if profile.name in p.members]
-            found = [await self._contest(pool, profile, running) for pool in pools]
-            known = _Look(profile, now_s, tuple(found))
-            self._looks[profile.name, running] = known
+        if known is None:
+            pools = [
+                (p, Field.of(p, config)) for p in config.pools.values() if profile.name in p.members
+            ]
+            found = [await self._contest(p, among, profile, running) for p, among in pools]
+            known = self._looks[profile.name, running] = _Look(config, now_s, tuple(found))
         return known.found
 
-    async def _contest(self, pool: Pool, profile: Profile, running: Arm) -> Contest:
+    async def _contest(self, pool: Pool, among: Field, profile: Profile, running: Arm) -> Contest:
         entries: list[_Entry] = []
         unmeasured: list[Arm] = []
-        for one in Field.of(pool, self._config.now).members:
+        for one in among.members:
             if never_tuned(one) is not None:
                 continue
             digest = await self._today(one)

@@ -128,7 +128,14 @@ class Effects:
         return await self._done("switch", params, run)
 
     async def switch_model(self, decision: Decision, arm: Arm, contest: Contest) -> bool:
-        """Answer for a pool with another of its models from now on; see ``switch``."""
+        """Answer for a pool with another of its models from now on; see ``switch``.
+
+        Nothing is done where a reload has taken the model away since it was compared.
+        """
+        about = self._config.profiles.get(arm.profile)
+        if about is None:
+            log.info("live.not_configured", model=arm.profile, pool=contest.pool.name)
+            return False
         inputs: dict[str, Json] = {COMPARED: encode_inputs(contest.inputs)}
 
         async def run(progress: Progress) -> dict[str, Json]:
@@ -143,7 +150,7 @@ class Effects:
             "depth": arm.depth,
             "pool": contest.pool.name,
         }
-        return await self._done("switch", params, run, about=self._config.profiles[arm.profile])
+        return await self._done("switch", params, run, about=about)
 
     async def _at_its_depth(
         self, decision: Decision, arm: Arm, contest: Contest, progress: Progress

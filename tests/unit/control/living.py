@@ -232,6 +232,7 @@ class House:
     measurements: Measurements
     recorder: StoreRecorder
     operations: Operations
+    effects: Effects
     choices: Choices
     config: LiveConfig
     tunes: Tunes
@@ -445,6 +446,18 @@ async def living(
             clock=clock,
         )
         await traffic.restore()
+        effects = Effects(
+            config=config,
+            board=board,
+            operations=operations,
+            recorder=recorder,
+            journal=journal,
+            measurements=measurements,
+            choices=choices,
+            tuning=tunes,
+            clock=clock,
+            on_switched=lambda _outcome, _seconds: None,
+        )
         loop = ControlLoop(
             config=config,
             traffic=traffic,
@@ -471,18 +484,7 @@ async def living(
                 gates=shown,
                 clock=clock,
             ),
-            effects=Effects(
-                config=config,
-                board=board,
-                operations=operations,
-                recorder=recorder,
-                journal=journal,
-                measurements=measurements,
-                choices=choices,
-                tuning=tunes,
-                clock=clock,
-                on_switched=lambda _outcome, _seconds: None,
-            ),
+            effects=effects,
             recorder=recorder,
             board=board,
             operations=operations,
@@ -498,6 +500,7 @@ async def living(
             measurements=measurements,
             recorder=recorder,
             operations=operations,
+            effects=effects,
             choices=choices,
             config=config,
             tunes=tunes,

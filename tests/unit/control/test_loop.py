@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
+from mtpd.config.model import Pool
+from mtpd.control.contests import Contest
+from mtpd.control.tasks import pool_rules
 from mtpd.errors import StoreError
 from mtpd.events import MemoryCreeps
 from mtpd.operations import Operations
@@ -16,6 +19,7 @@ from mtpd.views import GateView
 from tests.unit.control.living import Card, living
 from tests.unit.control.made import arm
 from tuner.classes import Band, Kind, WorkloadClass
+from tuner.types import Act, Decision
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -295,3 +299,22 @@ async def test_two_hours_of_mixed_traffic_cost_little_more_than_an_oracle(
         regret = (house.spent_s + card.start_s * len(house.board.starts)) / oracle_s - 1
         assert house.board.starts == [arm("m", 1)], "one switch, and it was not needless"
         assert regret <= 0.02
+
+
+async def test_a_model_that_a_reload_took_away_since_it_was_compared_is_not_switched_to(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as house:
+        pool = Pool(name="both", members=("m", "gone"))
+        better = Decision(
+            act=Act.SWITCH,
+            subject="both",
+            arm=arm("gone", 1),
+            previous=arm("m", 0),
+            reason="gone@1 is better",
+            evidence=(),
+        )
+        contest = Contest(pool=pool, inputs=pool_rules(pool))
+        assert not await house.effects.switch_model(better, arm("gone", 1), contest)
+        assert house.board.starts == []
+        assert await house.own() == []
