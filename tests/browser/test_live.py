@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 
@@ -38,6 +39,29 @@ async def test_the_page_is_right_again_after_the_daemon_was_restarted() -> None:
                 await expect(page.locator("#banner .verdict")).to_contain_text("beta at depth 1")
         finally:
             await opened.__aexit__(None, None, None)
+
+
+EVENTS_OF = """
+async (text) => {
+  const page = document.querySelector("script[type=module]").src;
+  const { eventsOf } = await import(page.replace("app.js", "lib/sse.js"));
+  const found = [];
+  for await (const { event, id, data } of eventsOf(new Response(text))) found.push([event, id, data]);
+  return found;
+}
+"""
+
+
+async def test_an_event_holds_whatever_json_may_hold() -> None:
+    async with home() as place, daemon_at(place) as (running, _):
+        async with dashboard(running.url) as seen:
+            sent = json.dumps("a\u2028b\u2029c\x85d: e", ensure_ascii=False)
+            text = f": ping\n\nid: 7\r\nevent: log.lines\r\ndata: {sent}\r\n\r\ndata:x\ndata: y\n\n"
+            assert await seen.page.evaluate(EVENTS_OF, text) == [
+                ["message", None, ""],
+                ["log.lines", "7", sent],
+                ["message", None, "x\ny"],
+            ]
 
 
 async def test_a_swarm_of_events_is_answered_by_few_readings() -> None:

@@ -9,7 +9,8 @@ export async function* eventsOf(response) {
   for await (const block of blocks(response)) {
     const found = { event: "message", data: [], id: null };
     for (const line of block.split("\n")) {
-      const [, field, value] = /^(\w*):? ?(.*)$/.exec(line) ?? [];
+      // With "s" U+2028 and U+2029, which may stand in JSON as they are, end no line.
+      const [, field, value] = /^(\w*):? ?(.*)$/s.exec(line) ?? [];
       if (field === "data") found.data.push(value);
       else if (field === "event" || field === "id") found[field] = value;
     }
