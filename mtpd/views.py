@@ -323,7 +323,7 @@ class StatusView:
     """The daemon on one screen.
 
     Attributes:
-        memory: Of the arms of ``engines``, in their order; engines without an arm have none.
+        memory: Of the arms of ``engines``, in their order; one that is not configured has none.
         unusable: Models whose file cannot be served, each with why.
         degraded: ``state: WHY`` while what is decided and measured is not kept.
         quarantine: Requests that are refused because engines died of them.

@@ -69,7 +69,9 @@ class MemoryAccount:
 
         More than the room in which it is known not to have fitted, whatever else is said.
         """
-        profile = self._config.profiles[arm.profile]
+        profile = self._config.profiles.get(arm.profile)
+        if profile is None or not profile.allows(arm):
+            return Absent(f"{arm} is not in the configuration any more")
         forecast = await self._memory.forecast(profile)
         need = self._known(arm, fingerprint)
         if need is None:

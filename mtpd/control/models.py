@@ -114,9 +114,15 @@ class ModelReports:
             await self._measurements.observations(where),
         )
 
-    async def memory(self, engine: EngineView, arm: ArmView) -> ArmMemoryView:
-        """The memory of an engine's arm: as predicted, and what it holds while it is there."""
-        profile = self._config.profiles[arm.profile]
+    async def memory(self, engine: EngineView, arm: ArmView) -> ArmMemoryView | None:
+        """The memory of an engine's arm: as predicted, and what it holds while it is there.
+
+        None where the configuration does not make the arm any more: an engine that a reload
+        has taken away serves until its requests have ended.
+        """
+        profile = self._config.profiles.get(arm.profile)
+        if profile is None or not profile.allows(arm.arm()):
+            return None
         forecast = await self._memory.forecast(profile)
         memory = depth_memory(forecast.at(arm.depth))
         if engine.pid is None:

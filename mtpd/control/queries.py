@@ -77,6 +77,7 @@ class Queries:
     async def standing(self, last_decision: DecisionView | None = None) -> StatusView:
         """The same with a decision that is known; asks nothing of the store."""
         facts, engines = self._p.facts, self._p.switchboard.engines()
+        memory = [await self._p.reports.memory(e, e.arm) for e in engines if e.arm]
         return StatusView(
             version=facts.version,
             pid=facts.pid,
@@ -88,7 +89,7 @@ class Queries:
             engine_binary=facts.engine_binary,
             hardware=self._p.config.budget.hardware,
             engines=engines,
-            memory=tuple([await self._p.reports.memory(e, e.arm) for e in engines if e.arm]),
+            memory=tuple(one for one in memory if one is not None),
             queue=self._p.switchboard.queue(),
             gates=await self._p.gates(),
             choices=self._p.choices.views(),

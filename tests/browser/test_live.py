@@ -46,7 +46,7 @@ async (text) => {
   const page = document.querySelector("script[type=module]").src;
   const { eventsOf } = await import(page.replace("app.js", "lib/sse.js"));
   const found = [];
-  for await (const { event, id, data } of eventsOf(new Response(text))) found.push([event, id, data]);
+  for await (const one of eventsOf(new Response(text))) found.push([one.event, one.id, one.data]);
   return found;
 }
 """

@@ -184,6 +184,36 @@ async def test_a_model_that_is_gone_ends_its_requests_and_then_its_engine() -> N
         assert await ask(client, "beta") == "0"
 
 
+@pytest.mark.parametrize("edited", ["gone", "shallower"])
+async def test_what_a_reload_takes_away_is_shown_until_its_requests_have_ended(edited: str) -> None:
+    async with home(SLOW) as place, daemon_at(place) as (running, client):
+        asked = await running.control.switch(
+            model="alpha", depth=3, force=False, idempotency_key=None
+        )
+        assert (await run_operation(running, asked)).state == "done"
+        body = {"model": "alpha", "prompt": "x", "n_predict": 80, "stream": True}
+        async with client.post("/completion", json=body) as stream:
+            await stream.content.readline()
+            if edited == "gone":
+                drop(place, "alpha")
+            else:
+                edit(place, "max_depth = 3", "max_depth = 1")
+            before = parts(running).config.now
+            operation = await running.control.reload(idempotency_key=None)
+            await until(lambda: parts(running).config.now is not before)
+            status = await running.control.status()
+            assert [(one.profile, one.state) for one in status.engines] == [("alpha", "ready")]
+            assert status.memory == ()
+            async with client.get("/metrics") as scraped:
+                assert scraped.status == 200
+                assert 'profile="alpha",state="ready"} 1.0' in await scraped.text()
+            for path in ("status", "models", "gpu", "live", "history", "config"):
+                async with client.get(f"/mtpd/v1/{path}") as reply:
+                    assert reply.status == 200, path
+            await stream.content.read()
+        assert (await run_operation(running, operation)).state == "done"
+
+
 async def test_a_configuration_with_errors_changes_nothing_and_every_error_is_told() -> None:
     async with home() as place, daemon_at(place) as (running, client):
         await ask(client, "alpha")
