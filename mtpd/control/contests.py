@@ -84,8 +84,9 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Look:
-    """A comparison, and in which configuration it was made."""
+    """A comparison, of what model and in which configuration it was made."""
 
+    profile: Profile
     config: Config
     at_s: float
     found: tuple[Contest, ...] = field(default=())
@@ -132,12 +133,13 @@ class Contests:
             if now_s - look.at_s < EVERY_S and look.config is config
         }
         known = self._looks.get((profile.name, running))
-        if known is None:
+        if known is None or known.profile != profile:
             pools = [
                 (p, Field.of(p, config)) for p in config.pools.values() if profile.name in p.members
             ]
             found = [await self._contest(p, among, profile, running) for p, among in pools]
-            known = self._looks[profile.name, running] = _Look(config, now_s, tuple(found))
+            known = _Look(profile, config, now_s, tuple(found))
+            self._looks[profile.name, running] = known
         return known.found
 
     async def _contest(self, pool: Pool, among: Field, profile: Profile, running: Arm) -> Contest:
