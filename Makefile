@@ -4,6 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed-dev
 DEMO   := .venv-demo
+FUZZ_S ?= 60
 DEMO_STAMP := $(DEMO)/.installed
 
 .PHONY: demo test check bench fuzz endurance faults screenshots systemd docs clean format lint types contracts deps spelling
@@ -43,8 +44,11 @@ bench: $(STAMP)  ## measure, print, never assert; numbers go to docs/benchmarks.
 	tests/bench/get_nginx.sh .bench/nginx
 	$(BIN)/python -m tests.bench
 
-fuzz: $(STAMP)  ## schemathesis over the control API, many times as often as in `make test`
-	MTPD_ENDURANCE=1 $(BIN)/pytest --all-must-run -o min_tests=2 -n 2 tests/fuzz
+fuzz: $(STAMP)  ## schemathesis over the control API, then atheris over every reader, FUZZ_S each
+	MTPD_ENDURANCE=1 $(BIN)/pytest --all-must-run -o min_tests=2 -o min_tests_that_need= -n 2 tests/fuzz
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	for target in $$($(BIN)/python -m tests.fuzz.targets); do \
+	  $(BIN)/python -m tests.fuzz.guided $$target $(FUZZ_S) || exit 1; done
 
 screenshots: $(STAMP)  ## docs/images/dashboard-*.png; minutes, needs Chromium; look at them
 	$(BIN)/python -m tests.browser.screenshots

@@ -249,7 +249,7 @@ class Client:
             raise _refusal(answer.status, text)
         try:
             return Reply(text, json.loads(text))
-        except ValueError:
+        except (ValueError, RecursionError):
             message = f"What answers at {self.target} is not mtpd."
             raise UnreachableError(message, hint=START_HINT) from None
 
@@ -330,7 +330,7 @@ def _refusal(status: int, text: str) -> ApiError:
         kind, detail, hint = problem.get("type"), str(problem["detail"]), problem.get("hint")
         if status == HTTPStatus.UNAUTHORIZED:
             hint = UNKNOWN_HINT
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         kind, detail, hint = None, f"The daemon answered {status}: {text.strip()[:200]}", None
     error = ApiError(detail, hint=hint, status=status, text=text)
     if kind == CONFIGURATION:

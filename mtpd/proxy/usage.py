@@ -149,7 +149,7 @@ class Tap:
             self.events += chunk.count(b"\ndata:") + chunk.startswith(b"data:")
             return
         if self._after_cr and chunk.startswith(b"\n"):
-            chunk = chunk[1:]
+            chunk, self._after_cr = chunk[1:], False
         if not chunk:
             return
         self._after_cr = chunk.endswith(b"\r")

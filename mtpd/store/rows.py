@@ -69,7 +69,7 @@ def load(text: str) -> Json:
     """The value of a JSON column."""
     try:
         value: Json = json.loads(text)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise _unreadable("JSON", text) from problem
     return value
 
@@ -137,7 +137,7 @@ def arm_from_json(text: str) -> Arm:
     """The arm of a journal or ledger row."""
     try:
         return ArmView(**json.loads(text)).arm()
-    except (TypeError, ValueError) as problem:
+    except (TypeError, ValueError, RecursionError) as problem:
         raise _unreadable("arm", text) from problem
 
 
@@ -157,7 +157,7 @@ def interval_from_json(text: str) -> IntervalView:
     """The interval of a journal row."""
     try:
         return IntervalView(**json.loads(text))
-    except (TypeError, ValueError) as problem:
+    except (TypeError, ValueError, RecursionError) as problem:
         raise _unreadable("interval", text) from problem
 
 
