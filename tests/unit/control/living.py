@@ -29,6 +29,7 @@ from mtpd.control.recorder import StoreRecorder
 from mtpd.control.sensing import Sensing
 from mtpd.engine.fingerprint import Fingerprint
 from mtpd.engine.prom import SpecCounters
+from mtpd.errors import MtpdError
 from mtpd.events import EngineTransition, RequestFinished
 from mtpd.gpu.window import Around
 from mtpd.operations import Operations
@@ -205,12 +206,16 @@ class Tunes:
 
     house: House | None = None
     hangs: bool = False
+    fails: bool = False
     asked: list[TuningPlan] = field(default_factory=list)
     begun: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self, plan: TuningPlan, operation_id: str, progress: Progress) -> dict[str, Json]:
         assert self.house is not None
         self.asked.append(plan)
+        if self.fails:
+            msg = "no arm could be started"
+            raise MtpdError(msg)
         if self.hangs:
             await self.house.repetition(operation_id)
             self.begun.set()

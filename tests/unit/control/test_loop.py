@@ -261,6 +261,24 @@ async def test_what_cannot_be_done_is_not_tried_again_at_once(tmp_path: Path) ->
         assert [plan.subject for plan in house.tunes.asked] == ["m"]
 
 
+async def test_a_model_that_failed_has_no_hope_until_its_profile_is_another(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, depth=2) as house:
+        await house.measure()
+        await work(house, SHORT, rounds=5)
+        house.tunes.fails = True
+        house.fields["engine"] = "f" * 64
+        house.clock.advance(1500.0)
+        await house.loop.step()
+        assert [plan.subject for plan in house.tunes.asked] == ["m"]
+        effects = house.loop._effects
+        assert effects.hopeless == {"m"}
+        other = replace(house.config.profiles["m"], context=2048)
+        house.config.replace(replace(house.config.now, profiles={"m": other}))
+        assert effects.hopeless == frozenset()
+
+
 class Unreadable(Operations):
     """Operations of which the end cannot be read."""
 

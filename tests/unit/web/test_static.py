@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import TYPE_CHECKING
 
-from mtpd.web.pages import STATIC
+from mtpd.web.pages import STATIC, Pages
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 UPLOT = STATIC / "vendor" / "uplot"
 
@@ -49,3 +53,18 @@ def test_modules_of_our_own_stay_small() -> None:
     own = [file for file in STATIC.rglob("*.js") if "vendor" not in file.parts]
     assert len(own) > 20
     assert [f.name for f in own if len(f.read_text().splitlines()) >= 300] == []
+
+
+def test_files_are_kept_under_a_prefix_of_all_their_names_and_bytes(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text('<script src="assets/a.js"></script>')
+
+    def prefix(name: str, text: str) -> str:
+        file = tmp_path / name
+        file.write_text(text)
+        (path,) = Pages.read(tmp_path).paths - {"/"}
+        file.unlink()
+        return path.removesuffix(name)
+
+    before = prefix("a.js", "1")
+    assert prefix("a.js", "1") == before
+    assert before not in {prefix("a.js", "2"), prefix("b.js", "1")}

@@ -27,8 +27,8 @@ export function createOperations({ api, live, toasts }) {
     for (const id of followed.keys()) {
       try {
         look(await api.get(`/operations/${id}`));
-      } catch {
-        followed.delete(id);
+      } catch (error) {
+        if (error.status) followed.delete(id); // else nobody answered: it is asked again
       }
     }
   });

@@ -247,6 +247,20 @@ def test_a_full_disk_is_the_worse_the_fuller_it_is(free_bytes: int, severities: 
     assert [one.severity for one in examine(facts(state=full)).findings] == severities
 
 
+@pytest.mark.parametrize(
+    ("sizes", "refused"), [((14_000,), False), ((14_000, 14_001), True), ((None, 14_000), False)]
+)
+def test_the_control_groups_must_hold_the_largest_model_and_some_more(
+    sizes: tuple[int | None, ...], *, refused: bool
+) -> None:
+    well = facts()
+    limit = Value(15_024 * MIB, "cgroup")
+    files = tuple(model(size_bytes=None if one is None else one * MIB) for one in sizes)
+    host = dataclasses.replace(well.host, cgroup_bytes=limit)
+    found = examine(facts(host=host, models=files)).findings
+    assert [one.check for one in found] == ["memory"] * refused
+
+
 def test_what_could_not_be_looked_at_is_unknown_and_never_fine() -> None:
     broken = facts(
         config=ConfigFacts(path="/m.toml", problems=("/m.toml:1: x: bad",)),
