@@ -201,7 +201,7 @@ class LiveTraffic:
             self.of(profile).asked[Asked(event.pool, event.tags)] = at_s
         if one is None:
             return
-        if one.arm.depth or event.generated is None:
+        if profile.opaque is None and (one.arm.depth or event.generated is None):
             moved = await self._meter.moved(profile.name, event.engine_id)
             told = event.completion_tokens
             one = one if isinstance(moved, Absent) else with_counters(one, moved, told)
