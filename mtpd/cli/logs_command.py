@@ -59,7 +59,7 @@ def logs(
     about: str | None,
     source: str | None,
 ) -> None:
-    """Print log lines, of all or of MODEL's engine; what is evidence says of what.
+    """Print log lines, of all or of MODEL's engine; each marked with what it is evidence of.
 
     --json prints the answer of the API; with --follow one line of the log per line.
     """
