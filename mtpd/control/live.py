@@ -240,7 +240,8 @@ class LiveTraffic:
             took_s = known.state.start_s if known.began_s is None else at_s - known.began_s
             state = replace(known.state, live=restarted(known.state.live), start_s=took_s)
             self.remember(profile, state)
-            await self._meter.moved(profile.name, event.engine_id)
+            if profile.opaque is None:
+                await self._meter.moved(profile.name, event.engine_id)
 
     def grows(self, event: MemoryCreeps, growth: Growth) -> None:
         """An engine's device memory grows while it serves."""
