@@ -19,7 +19,7 @@ from mtpd import access
 from mtpd.actor import acting_as
 from mtpd.api import cors
 from mtpd.api.bearer import NOTHING_SHOWN, Shown, credentials
-from mtpd.api.gate import refusal
+from mtpd.api.gate import Gate, refusal
 from mtpd.api.peer import Peer, peer_of
 from mtpd.api.problem import Problem
 from mtpd.proxy.callers import CALLER
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler, Middleware
 
-    from mtpd.api.gate import Gate
-
-__all__ = ["Asked", "Peer", "Plane", "Policy", "Scope", "decide", "may", "middleware", "owns"]
+__all__ = ["Asked", "Plane", "Policy", "Scope", "admitted", "decide", "may", "middleware", "owns"]
 
 CONTROL_PREFIX = "/mtpd/"
 OPEN = frozenset({"/healthz", "/health", "/v1/health"})
@@ -118,6 +116,7 @@ class Asked:
 
 _ASKED = web.RequestKey("mtpd.asked", Asked)
 _POLICY = web.RequestKey("mtpd.policy", Policy)
+_GATE = web.RequestKey("mtpd.gate", Gate)
 
 
 def decide(asked: Asked, policy: Policy) -> Problem | None:
@@ -283,6 +282,8 @@ def middleware(
         if request.path in public and asked.scope is Scope.READ:
             asked = replace(asked, plane=Plane.OPEN)
         request[_ASKED], request[_POLICY] = asked, policy
+        if gate is not None:
+            request[_GATE] = gate
         token = asked.shown.token
         problem = decide(asked, policy)
         if asked.origin is not None and _is_listed(asked, policy) and _host(asked, policy) is None:
@@ -320,6 +321,15 @@ def may(request: web.Request, plane: Plane, scope: Scope) -> Problem | None:
         origin=f"http://{asked.hosts[0]}" if page else asked.origin,
     )
     return decide(other, request[_POLICY])
+
+
+def admitted(request: web.Request) -> bool:
+    """Whether one that was let through would be so now; not after its token has ended."""
+    gate = request.get(_GATE)
+    if gate is None or peer_of(request).port is None:
+        return True
+    asked = replace(request[_ASKED], shown=gate.shown(_secrets(request)))
+    return decide(asked, request[_POLICY]) is None
 
 
 def owns(request: web.Request) -> bool:

@@ -17,6 +17,7 @@ import structlog
 from aiohttp import web
 from aiohttp_sse import EventSourceResponse
 
+from mtpd.api.auth import admitted
 from mtpd.api.filters import format_position, parse_position, unknown_types, wants
 from mtpd.api.problem import FieldProblem, Problem
 from mtpd.api.schema import InvalidRequestError, dump
@@ -44,6 +45,8 @@ __all__ = [
 
 log = structlog.get_logger()
 RECONNECT_MS = 2000
+ADMITTED_S = 5.0
+"""How long a stream outlives the token that opened it: it has no end of its own."""
 STALLED = 0.9
 """Of the patience with a reader: the clocks of those who notice differ a little."""
 
@@ -130,7 +133,9 @@ async def until_left(
     *,
     stalled: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Run a stream until it ends, its reader leaves or stops reading, or the daemon ends.
+    """Run a stream until it or its reader's token ends, or its reader leaves or stops reading.
+
+    The end of the daemon ends it, too.
 
     Args:
         backend: Counts readers that stop reading.
@@ -142,7 +147,10 @@ async def until_left(
     with anyio.CancelScope() as scope:
         scopes.add(scope)
         try:
-            await talk()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_end_with_token, request, scope)
+                await talk()
+                tasks.cancel_scope.cancel()
         except* ConnectionResetError as lost:
             log.info("api.stream_reader_left", reason=str(lost.exceptions[0]))
         except* TimeoutError:
@@ -153,6 +161,13 @@ async def until_left(
                 # It cannot be told: what would tell it is what it does not take.
                 log.warning("api.stream_reader_dropped", path=request.path)
                 backend.stalled()
+
+
+async def _end_with_token(request: web.Request, scope: anyio.CancelScope) -> None:
+    while admitted(request):  # noqa: ASYNC110 - nobody tells of a token's end
+        await anyio.sleep(ADMITTED_S)
+    log.info("api.stream_token_ended", path=request.path)
+    scope.cancel()
 
 
 async def stream(backend: Backend, request: web.Request, query: EventQuery) -> web.StreamResponse:

@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtpd.api.auth import Asked, Peer, Plane, Policy, Scope, decide
+from mtpd.api.auth import Asked, Plane, Policy, Scope, decide
+from mtpd.api.peer import Peer
 from mtpd.compat.llama_swap import translate
 from mtpd.config.data import bundled_model
 from mtpd.config.load import load

@@ -28,7 +28,7 @@ from mtpd.errors import EXIT_CONFIG, ConfigError, MtpdError
 from mtpd.proxy.endpoints import ENDPOINTS, FORMS, READS
 from mtpd.store.token_file import TokenFile
 from tests.fakes.clock import FakeClock
-from tests.fakes.house import Home, daemon_at, home, run_operation
+from tests.fakes.house import WITHIN_S, Home, daemon_at, home, run_operation
 from tests.fakes.script import Script
 from tests.fakes.serve import processes_of, serve
 
@@ -151,6 +151,20 @@ async def test_what_runs_when_its_token_is_revoked_goes_on_to_its_end() -> None:
             token_file(place).revoke("a")
             assert await status_of(client, "GET", "/v1/models", secret) == 401
             assert (await reply.read()).rstrip().endswith(b"data: [DONE]")
+
+
+@pytest.mark.parametrize("path", ["/mtpd/v1/events", "/mtpd/v1/logs?follow=true", "/api/events"])
+async def test_a_stream_without_an_end_is_closed_when_its_token_is_revoked(path: str) -> None:
+    async with home() as place:
+        made(place, "other", Scope.ADMIN)
+        reads = bearer(made(place, "reads", Scope.READ))
+        async with daemon_at(place) as (_, client), client.get(path, headers=reads) as stream:
+            assert stream.status == 200
+            token_file(place).revoke("reads")
+            with anyio.fail_after(WITHIN_S):
+                await stream.read()
+            async with client.get(path, headers=reads) as again:
+                assert again.status == 401
 
 
 async def test_a_limit_per_token_counts_each_of_them_alone() -> None:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from mtpd import access
 from mtpd.access import Token
-from mtpd.api.auth import Asked, Peer, Plane, Policy, Scope, decide
+from mtpd.api.auth import Asked, Plane, Policy, Scope, decide
 from mtpd.api.bearer import Shown
+from mtpd.api.peer import Peer
 
 POLICY = Policy(daemon_uid=1000, daemon_gid=2000)
 PORT = 8080
