@@ -1,12 +1,15 @@
 """Where both programs begin: an interrupt while they load ends them without a traceback.
 
 Loading takes up to a second. Until the commands are there, SIGINT has its default effect;
-from then on it is reported like every other end (``mtpd.cli.failure``).
+from then on it is reported like every other end (``mtpd.cli.failure``). A terminal or pipe whose
+encoding lacks a sign gets a question mark in its place.
 """
 
 from __future__ import annotations
 
+import io
 import signal
+import sys
 
 __all__ = ["mtpctl", "mtpd"]
 
@@ -17,6 +20,7 @@ def mtpd() -> None:
     from mtpd.cli.mtpd import main  # noqa: PLC0415  # loading is what must be interruptible
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    _bear_any_encoding()
     main()
 
 
@@ -26,4 +30,11 @@ def mtpctl() -> None:
     from mtpd.cli.mtpctl import main  # noqa: PLC0415  # loading is what must be interruptible
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    _bear_any_encoding()
     main()
+
+
+def _bear_any_encoding() -> None:
+    """What is shown holds signs such as ≤, and names that others chose."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # None where there is no standard output
+        sys.stdout.reconfigure(errors="replace")

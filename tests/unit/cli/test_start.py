@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LOADING = """
 import sys
@@ -53,3 +58,18 @@ def test_loaded_programs_run(name: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].startswith(f"{name}, version ")
+
+
+def test_an_encoding_that_lacks_a_sign_ends_nothing(tmp_path: Path) -> None:
+    command = "from mtpd.cli import start; start.mtpctl()"
+    done = subprocess.run(
+        [sys.executable, "-c", command, "doctor", "--config", "missing.toml"],
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path), "PYTHONIOENCODING": "ascii", "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "? " in done.stdout
