@@ -36,7 +36,7 @@ _OLLAMA: Final = frozenset(
     f"/api/{name}"
     for name in ("chat", "generate", "tags", "show", "ps", "embed", "embeddings", "pull")
 )
-"""What clients of Ollama ask for (docs/api.md of its repository); nothing here answers it."""
+"""What clients of Ollama ask for, by the description of its API; nothing here answers it."""
 _NOT_OLLAMA: Final = (
     "Ollama's own interface is not spoken here: set the client to OpenAI's, whose base is /v1."
 )
