@@ -44,7 +44,7 @@ the allocator does outweighs that, and objects tell more."""
 OBJECTS = 0.5
 """A request may leave no object."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if FULL else 300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(14_400 if FULL else 300)]
 
 
 def body(number: int) -> dict[str, object]:
