@@ -84,6 +84,7 @@ class Asked:
         media_type: Of the body, lower case, without parameters; None without a body.
         shown: What the tokens say; not asked on the control socket.
         asks_first: Whether a browser asks what a page may do, which it does without a token.
+        followed: Whether a person has followed a link to a page that tells nothing by itself.
     """
 
     peer: Peer
@@ -96,6 +97,7 @@ class Asked:
     media_type: str | None = None
     shown: Shown = NOTHING_SHOWN
     asks_first: bool = False
+    followed: bool = False
 
     @property
     def needs(self) -> access.Scope | None:
@@ -210,7 +212,8 @@ def _same_origin(asked: Asked, policy: Policy) -> bool:
 
 
 def _fetch_site(asked: Asked, policy: Policy) -> Problem | None:
-    if asked.fetch_site in {None, "none", "same-origin"} or _is_listed(asked, policy):
+    ours = asked.fetch_site in {None, "none", "same-origin"}
+    if ours or asked.followed or _is_listed(asked, policy):
         return None
     return Problem(
         slug="cross-site",
@@ -280,7 +283,7 @@ def middleware(
     async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
         asked = _asked(request, scopes, control, gate)
         if request.path in public and asked.scope is Scope.READ:
-            asked = replace(asked, plane=Plane.OPEN)
+            asked = replace(asked, plane=Plane.OPEN, followed=cors.followed(request.headers))
         request[_ASKED], request[_POLICY] = asked, policy
         if gate is not None:
             request[_GATE] = gate

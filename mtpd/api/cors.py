@@ -14,13 +14,21 @@ from aiohttp import web
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["admit", "asks_first", "give", "granted"]
+    from multidict import MultiMapping
+
+__all__ = ["admit", "asks_first", "followed", "give", "granted"]
 
 _ORIGIN = web.RequestKey("mtpd.cors_origin", str)
 _METHODS = "GET, POST, OPTIONS"
 _EXPOSED = "Retry-After, X-Mtpd-Attempt, X-Mtpd-Depth, X-Mtpd-Instance, X-Mtpd-Profile, X-Mtpd-Why"
 _HELD_S = 600
 _NAMES = re.compile(r"[A-Za-z0-9_-]+(?:[ \t]*,[ \t]*[A-Za-z0-9_-]+)*")
+
+
+def followed(headers: MultiMapping[str]) -> bool:
+    """Whether a browser opens this as a page of its own: in no frame, and in no other page."""
+    how = (headers.getall("Sec-Fetch-Mode", []), headers.getall("Sec-Fetch-Dest", []))
+    return how == (["navigate"], ["document"])
 
 
 def asks_first(method: str, headers: Mapping[str, str]) -> bool:

@@ -56,6 +56,28 @@ async def test_the_page_allows_nothing_from_elsewhere() -> None:
         assert not [source for source in rules.values() if "unsafe" in source or "*" in source]
 
 
+@pytest.mark.parametrize(
+    ("path", "mode", "into", "status"),
+    [
+        ("/", "navigate", "document", 200),
+        ("/", "navigate", "iframe", 403),
+        ("/", "no-cors", "script", 403),
+        ("/mtpd/v1/status", "navigate", "document", 403),
+        ("/props?model=alpha", "navigate", "document", 403),
+    ],
+)
+async def test_a_link_elsewhere_leads_to_the_page_and_to_nothing_else(
+    path: str, mode: str, into: str, status: int
+) -> None:
+    browser = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": into}
+    async with (
+        home() as place,
+        daemon_at(place) as (_, client),
+        client.get(path, headers=browser) as reply,
+    ):
+        assert reply.status == status
+
+
 async def test_who_has_a_file_is_not_sent_it_again() -> None:
     async with home() as place, daemon_at(place) as (_, client):
         async with client.get("/") as page:
