@@ -107,6 +107,8 @@ async def test_a_measurement_shows_its_progress_and_then_the_curve_and_the_reaso
             assert model.choice is not None
             await expect(page.locator("#why")).to_have_text(model.choice.reason)
             curve = page.locator("#depth .chart")
+            # The models are read again on their own: the curve comes with them.
+            await expect(curve).to_have_attribute("aria-label", re.compile(", chosen"))
             label = str(await curve.get_attribute("aria-label"))
             assert label.count("tok/s") == len(model.depths) == 4
             said = re.findall(r"depth (\d+): [\d.,]+ tok/s, chosen", label)

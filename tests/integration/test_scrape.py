@@ -75,6 +75,7 @@ async def test_a_real_engine_that_drafts_has_its_acceptance_by_position() -> Non
             body = {"model": "alpha", "prompt": "one two three", "n_predict": 24}
             async with client.post("/completion", json=body) as reply:
                 assert reply.status == 200, await reply.text()
+                generated = (await reply.json())["tokens_predicted"]
             found: dict[tuple[str, str], float] = {}
             with anyio.fail_after(60):  # the engine's counters are read once the request is over
                 while found.get(("mtpd_position_accepted_tokens_total", "1"), 0) == 0:
@@ -86,7 +87,7 @@ async def test_a_real_engine_that_drafts_has_its_acceptance_by_position() -> Non
     # The engine counts what the daemon's own request before the first one did, too.
     assert 0 < found["mtpd_accepted_tokens_total", ""] <= first + second
     assert found["mtpd_drafted_tokens_total", ""] >= found["mtpd_accepted_tokens_total", ""]
-    assert found["mtpd_generated_tokens_total", ""] == 24
+    assert found["mtpd_generated_tokens_total", ""] == generated > 0
     assert found["mtpd_switch_duration_seconds_count", ""] == 1
 
 
