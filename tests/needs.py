@@ -155,12 +155,6 @@ NEEDS: Final = (
         get="apt-get install bash zsh fish",
         lack=_programs("bash", "zsh", "fish"),
     ),
-    Need(
-        marker="faketime",
-        what="faketime",
-        get="apt-get install faketime",
-        lack=_programs("faketime"),
-    ),
 )
 _BY_MARKER: Final = {need.marker: need for need in NEEDS}
 
