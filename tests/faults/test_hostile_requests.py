@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from anyio.abc import SocketStream
 
 FULL = "MTPD_ENDURANCE" in os.environ
-MALFORMED: Final = 10_000 if FULL else 600
-SLOW: Final = 500 if FULL else 120
-NAMES: Final = 5_000 if FULL else 400
+MALFORMED: Final = 10_000 if FULL else 300
+SLOW: Final = 500 if FULL else 60
+NAMES: Final = 5_000 if FULL else 200
 PATIENCE_S: Final = 60.0
 MAX_GROWTH: Final = 10 * 2**20
 """Bytes by which the daemon may grow over all malformed requests."""

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.uncounted import uncounted
+
 ROOT = Path(__file__).parents[2]
 ALL = os.environ.get("MTPD_ENDURANCE") == "1"
 WORLDS = 120
@@ -134,6 +136,7 @@ def test_a_fault_in_the_core_is_found(mutant: Mutant, tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tests.faults.sim", f"0-{WORLDS - 1}"],
         cwd=tmp_path,
+        env=uncounted(),
         capture_output=True,
         text=True,
         check=False,

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.uncounted import uncounted
 from tests.faults.acts import NEW, OLD, act, state
 from tests.faults.test_kill9 import POINTS
 
@@ -85,9 +86,7 @@ def failing(folder: Path, what: str, inject: str) -> tuple[int, bool]:
     quick = ["--seccomp-bpf"] if "error=" in inject else []  # which a signal needs to do without
     command = ["strace", "-f", "-qq", *quick, "-o", str(log), "-e", f"trace={call}"]
     command += ["-e", f"inject={inject}", sys.executable, "-B", "-m", "tests.faults.acts"]
-    # What counts coverage writes files of its own, which would fail in place of ours.
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
-    run = subprocess.run([*command, str(folder), what], cwd=ROOT, env=ours, check=False)
+    run = subprocess.run([*command, str(folder), what], cwd=ROOT, env=uncounted(), check=False)
     return run.returncode, run.returncode < 0 or "(INJECTED)" in log.read_text()
 
 
