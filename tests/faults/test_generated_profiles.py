@@ -42,7 +42,7 @@ BINARY = EngineBinary(
 )
 FULL = "MTPD_ENDURANCE" in os.environ
 SEEDS = range(100 if FULL else 2)
-EACH: Final = 1000 if FULL else 400
+EACH: Final = 1000 if FULL else 200
 
 BARE: Final = frozenset({"--metrics", "--slots", "--no-ui", "--offline", "--embedding"})
 """Flags that take no value."""

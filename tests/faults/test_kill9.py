@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anyio.abc import Process
 
 SEED = 20261129
-TRIALS = 200 if os.environ.get("MTPD_ENDURANCE") == "1" else 40
+TRIALS = 200 if os.environ.get("MTPD_ENDURANCE") == "1" else 20
 GONE_S = 30.0
 """Only what is there for good is an engine that was left: a machine that stands still is none."""
 RAN_S = 60.0
