@@ -17,6 +17,7 @@ __all__ = [
     "GateClosedError",
     "InvalidError",
     "MtpdError",
+    "NoModelFileError",
     "NotFoundError",
     "StateError",
     "StoreError",
@@ -71,6 +72,10 @@ class EngineError(MtpdError):
     def __init__(self, message: str, *, failure: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.failure = failure
+
+
+class NoModelFileError(EngineError):
+    """A model file is not there, or not to be read; found before anything is started."""
 
 
 class StateError(MtpdError):

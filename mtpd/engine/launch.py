@@ -17,7 +17,7 @@ from mtpd.engine import command, gguf, opaque
 from mtpd.engine.fingerprint import FileIdentity, Fingerprint, fingerprint, identify
 from mtpd.engine.needed import needed
 from mtpd.engine.tool_command import Machine
-from mtpd.errors import EngineError
+from mtpd.errors import EngineError, NoModelFileError
 from mtpd.types import EngineKey, FailureClass, LaunchPlan, TcpEndpoint, UnixEndpoint
 
 if TYPE_CHECKING:
@@ -242,13 +242,13 @@ class LaunchPlanner:
         model = hub.parse(path)
         if model is not None:
             msg = f"the model file of {profile}, {path}, {model.missing}"
-            raise EngineError(msg, failure=FailureClass.CONFIG)
+            raise NoModelFileError(msg, failure=FailureClass.CONFIG)
         file = Path(path)
         try:
             found = file.stat()
         except OSError as error:
             msg = f"the model file of {profile} cannot be read: {path}: {error.strerror}"
-            raise EngineError(
+            raise NoModelFileError(
                 msg,
                 failure=FailureClass.CONFIG,
                 hint="correct `model` in its profile, or put the file there",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import structlog
 
-from mtpd.errors import EngineError, MtpdError, NotFoundError
+from mtpd.errors import EngineError, MtpdError, NoModelFileError, NotFoundError
 from mtpd.proxy.actors import READY
 from mtpd.proxy.admission_types import (
     Failed,
@@ -56,8 +56,8 @@ C = TypeVar("C")
 RETRY_S = 60.0
 """How long a profile that failed to start is not tried again for requests."""
 
-PASSING = (NoRoomError, DrainTimeoutError)
-"""Failures for what others hold or do; see ``_passes``."""
+PASSING = (NoRoomError, DrainTimeoutError, NoModelFileError)
+"""Failures for what others hold or do, and for a file that may be put back; see ``_passes``."""
 
 
 class Changes(Generic[C]):
