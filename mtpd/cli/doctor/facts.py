@@ -188,10 +188,17 @@ class SocketFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountFacts:
-    """Where a path lies: mount point and kind of file system; None where it is not known."""
+    """Where a path lies; None in place of it where that is not known.
+
+    Attributes:
+        point: The mount point.
+        kind: Of file system.
+        read_only: Whether nobody may write there.
+    """
 
     point: str
     kind: str
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,9 +56,9 @@ class Machine:
         place = path.resolve()
         found: MountFacts | None = None
         for line in (self.text("proc/self/mountinfo") or "").splitlines():
-            point, kind, _options = _mount(line)
+            point, kind, options = _mount(line)
             if place.is_relative_to(point) and (found is None or len(point) >= len(found.point)):
-                found = MountFacts(point=point, kind=kind)
+                found = MountFacts(point=point, kind=kind, read_only="ro" in options)
         return found
 
     def mount_options(self, point: str) -> frozenset[str]:

@@ -84,6 +84,12 @@ def _disk(facts: Facts) -> Iterator[Found]:
     if isinstance(state, Absent):
         return
     yield from _writable(facts, state)
+    if state.mount is not None and state.mount.read_only:
+        says = (
+            f"{state.path} lies on a file system that takes no writes ({state.mount.point}):"
+            " nothing that the daemon learns outlives it"
+        )
+        yield Found(ERROR, says, f"sudo mount -o remount,rw {quoted(state.mount.point)}")
     if state.mount is not None and state.mount.kind in _NETWORK:
         says = (
             f"{state.path} lies on a network file system ({state.mount.kind} at"

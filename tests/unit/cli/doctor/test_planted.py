@@ -267,6 +267,16 @@ def test_a_state_directory_on_the_wrong_file_system(kind: str, says: str, world:
     assert found.fix.startswith("mtpd serve --state-dir /var/lib/mtpd")
 
 
+@pytest.mark.parametrize(("mount", "filesystem"), [("ro,relatime", "rw"), ("rw", "ro,data=x")])
+def test_a_state_directory_that_takes_no_writes(mount: str, filesystem: str, world: World) -> None:
+    world.state.mkdir(parents=True, mode=0o700)
+    line = f"40 22 0:50 / {world.state} {mount} - ext4 /dev/sdb1 {filesystem}\n"
+    world.tree.write("proc/self/mountinfo", MOUNTS + line)
+    found = world.finds("state")
+    assert "takes no writes" in found.says
+    assert found.fix == f"sudo mount -o remount,rw {world.state}"
+
+
 def test_a_model_file_that_is_not_there(world: World) -> None:
     world.model.unlink()
     found = world.finds("model files")
