@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mtpd.gpu.base import (
     MEMORY_MAX_BYTES,
     NOT_ASKED,
+    POWER_MAX_W,
     Device,
     GpuReading,
     PowerCap,
@@ -230,10 +231,10 @@ class AmdProvider:
         said = self._dict("amdsmi_get_power_info", handle)
         first: Reading[float] = Absent("amdsmi does not report power")
         for name in ("current_socket_power", "socket_power", "average_socket_power"):
-            watts = self._of(said, name, low=1, high=2000)
-            if isinstance(watts, Value):
-                return watts
-            first = watts
+            power = self._of(said, name, low=1, high=POWER_MAX_W)
+            if isinstance(power, Value):
+                return power
+            first = power
         return first
 
     def _energy(self, handle: Any) -> Reading[float]:
@@ -289,10 +290,11 @@ class AmdProvider:
         )
 
     def _limit(self, said: object, name: str, *, least: float = 1) -> Value[float] | Absent:
-        cap = self._of(said, name, low=least, high=2e9)
-        if isinstance(cap, Value) and cap.value > _MICROWATTS_FROM:
-            return Value(cap.value / 1e6, NAME)
-        return cap
+        cap = self._of(said, name, low=least, high=POWER_MAX_W * 1e6)
+        if isinstance(cap, Absent):
+            return cap
+        in_watts = cap.value / 1e6 if cap.value > _MICROWATTS_FROM else cap.value
+        return bounded(in_watts, low=least, high=POWER_MAX_W, source=NAME)
 
     def _bytes(
         self, ask: Callable[[], object], least: int, most: int = MEMORY_MAX_BYTES

@@ -22,6 +22,7 @@ __all__ = [
     "FIELDS",
     "MEMORY_MAX_BYTES",
     "NOT_ASKED",
+    "POWER_MAX_W",
     "SLOW_FIELDS",
     "Device",
     "GpuProvider",
@@ -35,6 +36,8 @@ __all__ = [
 
 MEMORY_MAX_BYTES: Final = 1 << 50
 """No device has a pebibyte; drivers report all ones for unset."""
+POWER_MAX_W: Final = 2000
+"""No card draws that much or can be limited to more."""
 
 _UNSAID: Final = Absent("this source does not give it")
 

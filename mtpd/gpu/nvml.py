@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mtpd.gpu.base import (
     MEMORY_MAX_BYTES,
     NOT_ASKED,
+    POWER_MAX_W,
     Device,
     GpuReading,
     PowerCap,
@@ -277,7 +278,7 @@ class NvmlProvider:
         return Value(int(number.value), NAME) if isinstance(number, Value) else number
 
     def _watts(self, ask: Callable[[], object]) -> Value[float] | Absent:
-        return self._milli(ask, high=10_000_000)
+        return self._milli(ask, high=POWER_MAX_W * _MILLI)
 
     def _milli(self, ask: Callable[[], object], *, high: float) -> Value[float] | Absent:
         milli = self._number(ask, low=1, high=high)

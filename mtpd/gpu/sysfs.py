@@ -16,6 +16,7 @@ from mtpd.gpu import sysfs_clients, sysfs_metrics
 from mtpd.gpu.base import (
     MEMORY_MAX_BYTES,
     NOT_ASKED,
+    POWER_MAX_W,
     Device,
     GpuReading,
     PowerCap,
@@ -186,7 +187,7 @@ class _Look:
         micro = self.integer(name, 0, 1 << 53)
         if not isinstance(micro, Value):
             return micro
-        return bounded(micro.value / _MICRO, low=least, high=2000, source=NAME)
+        return bounded(micro.value / _MICRO, low=least, high=POWER_MAX_W, source=NAME)
 
     def scaled(self, name: str, low: int, high: int, *, per: int = 1) -> Value[float] | Absent:
         number = self.integer(name, low, high)

@@ -174,7 +174,18 @@ def test_a_real_energy_counter_is_read_in_joules(tmp_path: Path, name: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("said", "watts"), [(150, 150.0), (150_000_000, 150.0), (0, None), ("N/A", None), (None, None)]
+    ("said", "watts"),
+    [
+        (150, 150.0),
+        (150_000_000, 150.0),
+        (2000, 2000.0),
+        (2001, None),
+        (10_001, None),
+        (2_000_000_001, None),
+        (0, None),
+        ("N/A", None),
+        (None, None),
+    ],
 )
 def test_a_cap_is_watts_or_microwatts_by_release(
     tmp_path: Path, said: object, watts: float | None

@@ -68,6 +68,14 @@ def test_the_limits_of_the_card() -> None:
     )
 
 
+@pytest.mark.parametrize(("milliwatts", "watts"), [(2_000_000, 2000.0), (2_000_001, None)])
+def test_no_card_may_draw_more_than_two_kilowatts(milliwatts: int, watts: float | None) -> None:
+    binding = FakeNvml()
+    binding.answers["nvmlDeviceGetPowerManagementLimit"] = milliwatts
+    found = NvmlProvider(module=binding).read(KEY).power_cap_w
+    assert found == _value(watts) if watts else isinstance(found, Absent)
+
+
 def test_an_idle_card_may_use_nothing() -> None:
     binding = FakeNvml()
     binding.used = 0
