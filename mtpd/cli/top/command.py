@@ -18,6 +18,7 @@ import click
 from rich.live import Live
 
 from mtpd.cli.decode import decode
+from mtpd.cli.following import ending_with_the_reader
 from mtpd.cli.session import Session, connected
 from mtpd.cli.signals import end_as_ctrl_c_does
 from mtpd.cli.top.screen import moment_line, screen
@@ -62,7 +63,7 @@ def top(session: Session, *, interval: float, once: bool) -> None:
     """
     out = session.out
     if session.as_json or not out.is_terminal or out.is_dumb_terminal:
-        with contextlib.suppress(KeyboardInterrupt):
+        with ending_with_the_reader(), contextlib.suppress(KeyboardInterrupt):
             _lines(session, interval, once=once)
     elif once:
         out.print(screen(_look(session.client)))

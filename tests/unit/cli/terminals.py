@@ -105,14 +105,21 @@ def on_terminal(served: Served, *args: str, **environment: str) -> Iterator[Scre
 
 
 @contextmanager
-def piped(socket: Path, *args: str) -> Iterator[subprocess.Popen[str]]:
+def piped(socket: Path, *args: str, unread: bool = False) -> Iterator[subprocess.Popen[str]]:
+    """With its output in pipes; ``unread``: nobody is at the other end of the first."""
+    gone: int | None = None
+    if unread:
+        reading, gone = os.pipe()
+        os.close(reading)
     process = subprocess.Popen(
         [*PROGRAM, "--socket", str(socket), *args],
-        stdout=subprocess.PIPE,
+        stdout=subprocess.PIPE if gone is None else gone,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "PYTHONUNBUFFERED": "" if unread else "1"},
     )
+    if gone is not None:
+        os.close(gone)
     with process:
         try:
             yield process

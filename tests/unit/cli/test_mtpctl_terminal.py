@@ -105,3 +105,31 @@ def test_the_reader_of_our_output_may_leave(tmp_path: Path) -> None:
             assert process.returncode == 1
             assert process.stderr is not None
             assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    "command", ["events", "logs --follow", "top --interval 3600", "events --json"]
+)
+def test_a_quiet_stream_ends_when_its_reader_is_gone(tmp_path: Path, command: str) -> None:
+    with served_in_thread(ScriptedBackend(), tmp_path / "s") as served:
+        with piped(served.socket, *command.split()) as process:
+            assert process.stdout is not None
+            if command.startswith("top"):
+                assert process.stdout.readline()
+            process.stdout.close()
+            assert process.wait(DEADLINE_S) == 1, "nothing is published that could be written"
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    "command", ["status", "models --json", "config", "top --once", "--help", "completion bash"]
+)
+def test_a_reader_that_has_gone_before_the_first_word_is_told_nothing(
+    tmp_path: Path, command: str
+) -> None:
+    with served_in_thread(ScriptedBackend(), tmp_path / "s") as served:
+        with piped(served.socket, *command.split(), unread=True) as process:
+            assert process.wait(DEADLINE_S) == 1
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
