@@ -11,6 +11,8 @@ from rich.text import Text
 from mtpd.report.text import ALPHA, NONE, number, percent, ranges, size
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from mtpd.views import ArmView
 
 __all__ = [
@@ -67,11 +69,9 @@ def table(title: str, *, dense: bool = False) -> Table:
     )
 
 
-def finished(made: Table) -> Table:
-    """A table with a word where its rows would be, if it has none."""
-    if made.row_count == 0:
-        made.caption, made.caption_justify = Text("none yet"), "left"
-    return made
+def finished(made: Table, empty: str) -> RenderableType:
+    """A table; a sentence in its place if it has no rows, which says how to get some."""
+    return made if made.row_count else Text(empty)
 
 
 def grid() -> Table:

@@ -8,7 +8,7 @@ import click
 from rich.console import Group
 from rich.padding import Padding
 
-from mtpd.cli.cells import NONE, cell, finished, grid, line, number, size, table
+from mtpd.cli.cells import NONE, cell, grid, line, number, size, table
 from mtpd.cli.decode import decode_all
 from mtpd.cli.session import Session, connected
 from mtpd.gpu.views import DeviceView
@@ -118,7 +118,7 @@ def _fields(one: DeviceView) -> list[RenderableType]:
             cell(field.source or ""),
             cell(field.reason or ""),
         )
-    return [finished(made)]
+    return [made]
 
 
 def _processes(one: DeviceView) -> list[RenderableType]:
@@ -142,7 +142,7 @@ def _processes(one: DeviceView) -> list[RenderableType]:
             ),
             cell(process.vram.source or ""),
         )
-    return [finished(made)]
+    return [made]
 
 
 def _refusals(fields: Sequence[FieldView]) -> list[RenderableType]:

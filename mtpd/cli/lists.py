@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
-    from rich.table import Table
 
     from mtpd.views import (
         ConfigValueView,
@@ -52,7 +51,7 @@ __all__ = [
 ]
 
 
-def model_table(models: Sequence[ModelView]) -> Table:
+def model_table(models: Sequence[ModelView]) -> RenderableType:
     """The configured models, what they need and what was chosen for them."""
     made = table("models", dense=True)
     made.add_column("model", overflow="fold")
@@ -73,7 +72,9 @@ def model_table(models: Sequence[ModelView]) -> Table:
             cell(number(None if model.quality is None else model.quality.perplexity, 4)),
             *_choice(model),
         )
-    return finished(made)
+    return finished(
+        made, "no model is configured: add [models.NAME] to mtpd.toml, then mtpctl reload"
+    )
 
 
 def _choice(model: ModelView) -> list[Text]:
@@ -93,7 +94,9 @@ def operation_list(operations: Sequence[OperationView]) -> Group:
         created = clock_text(one.created_at)
         head = Text.assemble((one.id, "bold"), f"  {one.kind}  ", state(one.state), f"  {created}")
         lines += [head, Padding(cell(outcome(one)), (0, 0, 0, 4))]
-    return Group(*lines or [cell("no operations yet")])
+    return Group(
+        *lines or [cell("no operation was started yet, e.g. by mtpctl tune or mtpctl load")]
+    )
 
 
 def operation_grid(one: OperationView) -> Group:
@@ -157,7 +160,7 @@ def _still_running(engines: list[Json]) -> str:
     return f"still running: {', '.join(names)}" if names else "no engine runs"
 
 
-def measurement_table(measurements: Sequence[MeasurementView]) -> Table:
+def measurement_table(measurements: Sequence[MeasurementView]) -> RenderableType:
     """Stored repetitions, one line each."""
     made = table("measurements", dense=True)
     made.add_column("id", justify="right")
@@ -181,10 +184,12 @@ def measurement_table(measurements: Sequence[MeasurementView]) -> Table:
             state(one.residency),
             cell(one.excluded or ""),
         )
-    return finished(made)
+    return finished(
+        made, "no such repetition is stored: mtpctl tune MODEL or mtpctl sweep MODEL takes some"
+    )
 
 
-def decision_table(decisions: Sequence[DecisionView]) -> Table:
+def decision_table(decisions: Sequence[DecisionView]) -> RenderableType:
     """Decisions with their sentences."""
     made = table("decisions")
     made.add_column("id", justify="right")
@@ -201,17 +206,17 @@ def decision_table(decisions: Sequence[DecisionView]) -> Table:
             cell(one.subject if one.arm is None else arm_label(one.arm)),
             cell(decision_sentence(one) + result),
         )
-    return finished(made)
+    return finished(made, "no decision was taken yet: mtpctl tune MODEL measures and takes one")
 
 
-def config_table(values: Sequence[ConfigValueView]) -> Table:
+def config_table(values: Sequence[ConfigValueView]) -> RenderableType:
     """Configuration values with their origins."""
     made = table("configuration")
     for head in ("key", "value", "origin"):
         made.add_column(head, overflow="fold")
     for one in values:
         made.add_row(cell(one.key), cell(json.dumps(one.value)), cell(one.origin))
-    return finished(made)
+    return finished(made, "no value is configured")
 
 
 def event_line(kind: str, data: Json) -> str:

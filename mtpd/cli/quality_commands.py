@@ -10,6 +10,7 @@ import click
 from mtpd.cli import completing
 from mtpd.cli.client import segment
 from mtpd.cli.decode import decode, decode_all
+from mtpd.cli.given import only_with
 from mtpd.cli.quality_lists import baseline_report, baseline_table, measured, told
 from mtpd.cli.session import Session, connected
 from mtpd.cli.waiting import DETACH, order
@@ -77,6 +78,7 @@ def ppl(
         message = "One model, or a base and its variant."
         raise click.UsageError(message)
     if corpus is None:
+        only_with("--corpus", "chunks", "context", "detach")
         _stored(session, models)
         return
     if not models:
@@ -138,6 +140,7 @@ def bench(
     queue_timeout_s, then they get 503; what served comes back.
     """
     if model is None:
+        only_with("MODEL", "prompt_tokens", "gen_tokens", "repetitions", "detach")
         reply = session.client.get("/bench")
         session.show(
             reply, lambda: baseline_table(decode_all(BaselineView, reply.data, "baselines"))
@@ -164,8 +167,8 @@ COMMANDS: tuple[click.Command, ...] = (ppl, bench)
 
 def _stored(session: Session, models: tuple[str, ...]) -> None:
     if len(models) == _PAIR:
-        asked = {"base": models[0], "variant": models[1]}
-        pair = session.client.get("/perplexity/comparison", asked)
+        both = {"base": models[0], "variant": models[1]}
+        pair = session.client.get("/perplexity/comparison", both)
 
         def compared() -> RenderableType:
             view = decode(PplComparisonView, pair.data)
@@ -173,8 +176,12 @@ def _stored(session: Session, models: tuple[str, ...]) -> None:
 
         session.show(pair, compared)
         return
-    reply = session.client.get("/perplexity", {"model": models[0]} if models else {})
-    session.show(reply, lambda: told(decode_all(PerplexityView, reply.data, "perplexities"), None))
+    asked = models[0] if models else None
+    reply = session.client.get("/perplexity", {"model": asked})
+    session.show(
+        reply,
+        lambda: told(decode_all(PerplexityView, reply.data, "perplexities"), None, asked=asked),
+    )
 
 
 def _measured(operation: OperationView) -> RenderableType:

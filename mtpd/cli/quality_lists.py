@@ -33,8 +33,13 @@ _DIGEST = 8
 """Digits of a text's hash that tell it from another at a glance."""
 
 
-def perplexity_table(rows: Sequence[PerplexityView]) -> RenderableType:
-    """Measured perplexities with what they depend on."""
+def perplexity_table(rows: Sequence[PerplexityView], *, asked: str | None = None) -> RenderableType:
+    """Measured perplexities with what they depend on.
+
+    Args:
+        rows: What is stored.
+        asked: Of which model alone; how to measure one is said where there is none.
+    """
     made = table("perplexity", dense=True)
     made.add_column("at")
     made.add_column("model", overflow="fold")
@@ -52,12 +57,25 @@ def perplexity_table(rows: Sequence[PerplexityView]) -> RenderableType:
             cell(f"{row.corpus} {row.corpus_sha256[:_DIGEST]}"),
         )
     notes = [Text(f"{row.model}: {row.note}") for row in rows if row.note]
-    return Group(finished(made), *notes)
+    return Group(finished(made, _unmeasured(asked)), *notes)
 
 
-def told(rows: Sequence[PerplexityView], comparison: PplComparisonView | None) -> RenderableType:
+def _unmeasured(model: str | None) -> str:
+    whose = "" if model is None else f" of {model}"
+    return (
+        f"no perplexity{whose} is stored: mtpctl ppl {model or 'MODEL'} --corpus FILE measures it"
+        " over a text of yours, e.g. WikiText-2's wiki.test.raw; mtpd brings none along"
+    )
+
+
+def told(
+    rows: Sequence[PerplexityView],
+    comparison: PplComparisonView | None,
+    *,
+    asked: str | None = None,
+) -> RenderableType:
     """What was measured, and what a pair says."""
-    parts = [perplexity_table(rows)]
+    parts = [perplexity_table(rows, asked=asked)]
     if comparison is not None:
         parts += [Text(""), Text(comparison.reason)]
     return Group(*parts)
@@ -70,7 +88,7 @@ def measured(result: Mapping[str, Json]) -> RenderableType:
     return told(rows, None if pair is None else decode(PplComparisonView, pair))
 
 
-def baseline_table(rows: Sequence[BaselineView]) -> Table:
+def baseline_table(rows: Sequence[BaselineView]) -> RenderableType:
     """Runs of llama-bench, one line per test."""
     made = table("baseline (llama-bench: the model body alone)", dense=True)
     made.add_column("at")
@@ -90,7 +108,7 @@ def baseline_table(rows: Sequence[BaselineView]) -> Table:
                 str(len(test.samples)) if test.samples else NONE,
                 cell(f"{test.build}, {test.backends}"),
             )
-    return finished(made)
+    return finished(made, "no run of llama-bench is stored: mtpctl bench MODEL makes one")
 
 
 def baseline_report(baseline: BaselineView, model: ModelView) -> RenderableType:

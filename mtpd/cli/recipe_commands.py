@@ -12,6 +12,7 @@ from rich.text import Text
 from mtpd.cli import completing
 from mtpd.cli.cells import cell, grid, line, size, table
 from mtpd.cli.decode import decode
+from mtpd.cli.given import only_with
 from mtpd.cli.group import Commands
 from mtpd.cli.memory import memory_cells
 from mtpd.cli.quality_commands import CHUNKS, CONTEXT
@@ -71,9 +72,13 @@ def b2(
         if corpus is not None:
             message = "--corpus measures before and after: it needs --run."
             raise click.UsageError(message)
+        only_with("--run", "detach")
+        only_with("--run --corpus", "chunks", "context")
         reply = session.client.get("/recipes/b2", {"model": model})
         session.show(reply, lambda: _plan(decode(RecipeView, reply.data)))
         return
+    if corpus is None:
+        only_with("--corpus", "chunks", "context")
     body: dict[str, Json] = {
         "model": model,
         "corpus": None if corpus is None else str(Path.cwd() / corpus),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import TypeVar
 
-    from rich.table import Table
+    from rich.console import RenderableType
 
     from mtpd.access import Token
 
@@ -173,7 +173,7 @@ def _known(one: Token) -> dict[str, Any]:
     }
 
 
-def _table(tokens: tuple[Token, ...]) -> Table:
+def _table(tokens: tuple[Token, ...]) -> RenderableType:
     made = table("tokens")
     for head in ("name", "scopes", "created", "expires", "last 4"):
         made.add_column(head, overflow="fold")
@@ -185,7 +185,7 @@ def _table(tokens: tuple[Token, ...]) -> Table:
             cell(_end(one)),
             cell(one.last4),
         )
-    return finished(made)
+    return finished(made, "no token exists: mtpd token add NAME makes one")
 
 
 def _end(one: Token) -> str:

@@ -218,7 +218,7 @@ class Queries:
         """A decision by number, else the latest of a subject, else the latest of all.
 
         Raises:
-            NotFoundError: No decision fits.
+            NotFoundError: No decision fits, or nothing has this name.
         """
         if decision_id is not None:
             decision = await self._p.journal.get(decision_id)
@@ -229,6 +229,8 @@ class Queries:
         if decision is None:
             what, hint = f"decision {decision_id}", "mtpctl decisions lists them"
             if decision_id is None:
+                if subject is not None:
+                    self._must_know(subject)
                 what = "decision yet" if subject is None else f"decision about {subject!r} yet"
                 hint = f"mtpctl tune {subject or 'MODEL'} measures and takes one"
             msg = f"there is no {what}"

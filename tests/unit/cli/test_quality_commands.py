@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Console
 
+from mtpd.cli.lists import decision_table, measurement_table, model_table
+from mtpd.cli.quality_lists import baseline_table, perplexity_table
 from tests.fakes.backend import ScriptedBackend, ServedInThread, served_in_thread
 from tests.unit.cli.support import Mtpctl, check_golden
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rich.console import RenderableType
 
 BASE = "qwen3.6-27b-b2"
 PAIR = (BASE, "uncensored-b2")
@@ -73,10 +79,37 @@ def test_a_pair_that_must_not_be_compared_ends_with_the_trap(mtpctl: Mtpctl) -> 
         ["ppl", "a", "--corpus", "x", "--chunks", "0"],
         ["ppl", "a", "--corpus", "x", "--context", "8"],
         ["bench", "a", "--repetitions", "0"],
+        ["bench", "--gen-tokens", "64"],
+        ["ppl", "a", "--chunks", "16"],
+        ["ppl", "a", "--context", "512"],
+        ["recipe", "b2", "a", "--run", "--chunks", "16"],
+        ["recipe", "b2", "a", "--detach"],
     ],
 )
 def test_what_makes_no_sense_is_a_usage_error(mtpctl: Mtpctl, args: list[str]) -> None:
     assert mtpctl(*args).code == 2
+
+
+def test_where_no_perplexity_is_stored_the_missing_text_is_named(mtpctl: Mtpctl) -> None:
+    ran = mtpctl("ppl", "qwen-27b")
+    assert ran.code == 0
+    assert " ".join(ran.out.split()) == (
+        "no perplexity of qwen-27b is stored: mtpctl ppl qwen-27b --corpus FILE measures it over a"
+        " text of yours, e.g. WikiText-2's wiki.test.raw; mtpd brings none along"
+    )
+
+
+@pytest.mark.parametrize(
+    "drawn", [perplexity_table, baseline_table, model_table, measurement_table, decision_table]
+)
+def test_a_list_without_rows_says_how_to_get_some(
+    drawn: Callable[[Sequence[Any]], RenderableType],
+) -> None:
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(drawn([]))
+    assert "mtpctl" in shown.get()
+    assert "─" not in shown.get(), "no empty table"
 
 
 def test_a_baseline_stands_beside_what_serving_reaches(

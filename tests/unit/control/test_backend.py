@@ -104,6 +104,8 @@ async def test_what_is_not_there_is_refused_and_the_rest_is_shown() -> None:
                 NotFoundError, match=r"^there is no decision about 'alpha' yet$"
             ) as of:
                 await control.explain(None, "alpha")
+            with pytest.raises(UnknownNameError, match=r"^there is no model or pool 'beta-x'"):
+                await control.explain(None, "beta-x")
             with pytest.raises(NotFoundError, match=r"^there is no decision 7$") as seventh:
                 await control.explain(7, None)
             assert [one.value.hint for one in (none, of, seventh)] == [
