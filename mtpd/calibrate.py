@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tuner.types import Arm, Residency
 
 __all__ = [
+    "LOGS_HINT",
     "Calibrator",
     "Hold",
     "Meter",
@@ -138,16 +139,20 @@ class Sampling:
     warmup_tokens: int = 16
 
 
+LOGS_HINT: Final = "mtpctl logs MODEL prints what the engine said"
+
+
 class NothingMeasuredError(CalibrationError):
     """No arm of a calibration gave a single repetition.
 
     Attributes:
+        why: The first failure, else what ended the search.
         history: The engine starts, each with its failure.
     """
 
-    def __init__(self, message: str, *, history: History) -> None:
-        super().__init__(message, hint="the engine's log lines are at /logs of the daemon's port")
-        self.history = history
+    def __init__(self, why: str, *, history: History) -> None:
+        super().__init__(f"nothing could be measured: {why}", hint=LOGS_HINT)
+        self.why, self.history = why, history
 
 
 class Meter(Protocol):
@@ -224,8 +229,7 @@ class Calibrator:
             )
         if not run.history.observations:
             why = next((s.failure for s in run.history.starts if s.failure), asked.reason)
-            msg = f"nothing could be measured: {why}"
-            raise NothingMeasuredError(msg, history=run.history)
+            raise NothingMeasuredError(why, history=run.history)
         log.info("calibration.done", reason=asked.reason, cells=len(run.history.observations))
         return run.history
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 import structlog
 
-from mtpd.calibrate import NothingMeasuredError
+from mtpd.calibrate import LOGS_HINT, NothingMeasuredError
 from mtpd.control.deciding import SWEEP, DepthInputs, PoolInputs, decide
 from mtpd.control.limits import Limits
 from mtpd.control.memory_rows import seen_notes
@@ -21,7 +21,7 @@ from mtpd.control.recorded import encode_inputs
 from mtpd.control.rows import depth_rows
 from mtpd.control.standing import cut_short, joined
 from mtpd.control.tasks import depth_task, member_of, not_started, pool_task
-from mtpd.errors import MtpdError
+from mtpd.errors import CalibrationError, MtpdError
 from mtpd.supervise.present import residency_view
 from mtpd.views import encode
 from tuner.summary import summarise
@@ -165,6 +165,7 @@ class _Found:
     left_out: list[str] = field(default_factory=list)
     measurements: list[MeasurementView] = field(default_factory=list)
     not_started: list[str] = field(default_factory=list)
+    unmeasured: list[str] = field(default_factory=list)
 
 
 class Tuning:
@@ -252,6 +253,7 @@ class Tuning:
                 if plan.pool is None:
                     raise
                 history, why = error.history, str(error)  # the other members are still compared
+                found.unmeasured.append(f"{profile.name}: {error.why}")
             seen = summarise(history.observations, history.starts)
             inputs = replace(
                 task, notes=(*task.notes, *seen_notes(forecast, seen), *warnings), history=history
@@ -268,6 +270,9 @@ class Tuning:
                 found.members.append(member_of(profile, arm, inputs.told, forecast))
             else:
                 found.left_out.append(f"{profile.name} was not compared: {why or view.reason}")
+        if len(found.unmeasured) == len(plan.profiles):
+            msg = f"no member of {plan.subject} could be measured: {'; '.join(found.unmeasured)}"
+            raise CalibrationError(msg, hint=LOGS_HINT)
         if plan.pool is not None:
             pool = replace(
                 pool_task(plan, plan.pool, (*found.left_out, *warnings)),

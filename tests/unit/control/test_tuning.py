@@ -476,6 +476,24 @@ async def test_when_nothing_could_be_measured_what_served_comes_back(tmp_path: P
         assert made.device.running == arm("beta", 1)
 
 
+async def test_a_pool_of_which_no_member_could_be_measured_has_failed_with_why_of_each(
+    tmp_path: Path,
+) -> None:
+    def broken(which: Arm, _start: int) -> str | None:
+        return f"the model file of {which.profile} is damaged"
+
+    async with house(tmp_path, before=None, broken=broken) as made:
+        with pytest.raises(CalibrationError) as caught:
+            await made.run(plan("both", depths=(0,)))
+        told = await made.decisions()
+    assert str(caught.value) == (
+        "no member of both could be measured: alpha: the model file of alpha is damaged; "
+        "beta: the model file of beta is damaged"
+    )
+    assert [one.subject for one in told] == ["alpha", "beta"], "what was seen is written down"
+    assert made.choices.measured("both") is None
+
+
 async def test_what_cannot_come_back_does_not_hide_why_the_operation_ended(
     tmp_path: Path,
 ) -> None:
