@@ -35,6 +35,7 @@ from mtpd.events import (
     OperationChanged,
     RequestFinished,
     ResidencyJudged,
+    StoreChanged,
     type_name,
 )
 from mtpd.units import Seq
@@ -195,6 +196,8 @@ def _ids(event: Event) -> dict[str, str]:
     ids: dict[str, str] = {}
     match event:
         case DaemonStarted() | DaemonStopping() | ConfigReloaded() | ConfigRefused():
+            pass
+        case StoreChanged():
             pass
         case EngineTransition() | EngineLoadProgress() | ResidencyJudged() | MemoryCreeps():
             ids = {"engine": event.engine_id, "profile": event.profile}

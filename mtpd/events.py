@@ -41,6 +41,7 @@ __all__ = [
     "OperationChanged",
     "RequestFinished",
     "ResidencyJudged",
+    "StoreChanged",
     "StreamDropped",
     "StreamOpen",
     "StreamReset",
@@ -266,6 +267,17 @@ class DeviceThrottled:
     reasons: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreChanged:
+    """The state database's disk began to refuse what is written, or takes it again.
+
+    Attributes:
+        degraded: Why what is decided and measured is not kept now; None where it is.
+    """
+
+    degraded: str | None
+
+
 Event = (
     DaemonStarted
     | ConfigReloaded
@@ -282,6 +294,7 @@ Event = (
     | DeviceStateChanged
     | DeviceCapChanged
     | DeviceThrottled
+    | StoreChanged
 )
 
 

@@ -17,6 +17,7 @@ from mtpd.control.residency import Residencies
 from mtpd.control.shapes import DeviceBudget, MemoryPlanner
 from mtpd.control.telemetry import Telemetry
 from mtpd.engine.launch import LaunchPlanner
+from mtpd.events import StoreChanged
 from mtpd.gpu.identity import pinned
 from mtpd.listen import free_port
 from mtpd.proxy.seats import Seating
@@ -25,6 +26,8 @@ from mtpd.store.journal import Journal
 from mtpd.store.ledger import Ledger
 from mtpd.store.samples import Measurements
 from mtpd.store.snapshot import SnapshotFile
+from mtpd.store.start_notes import StartNotes
+from mtpd.supervise import orphans
 from mtpd.supervise.identity import boot_id
 from mtpd.supervise.logfile import log_path
 
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from mtpd.faults import Faults
     from mtpd.gpu.card import Card
     from mtpd.store.db import Database
+    from mtpd.supervise.orphans import OpenRow
     from mtpd.types import EngineBinary
 
 __all__ = ["Ground"]
@@ -73,7 +77,14 @@ class Ground:
         log_dir = directories.state / "logs"
         self.measurements = Measurements(db=store, clock=clock)
         self.journal = Journal(db=store, clock=clock, faults=faults)
-        self.ledger = Ledger(db=store, clock=clock, boot_id=boot_id(), faults=faults)
+        self._store, self._publish, self._boot_id = store, publish, boot_id()
+        self.ledger = Ledger(
+            db=store,
+            clock=clock,
+            boot_id=self._boot_id,
+            faults=faults,
+            notes=StartNotes(directories.runtime, boot_id=self._boot_id),
+        )
         self.telemetry = Telemetry(
             card=card,
             hardware=config.hardware,
@@ -151,6 +162,15 @@ class Ground:
             recorder=self.recorder,
             clock=clock,
         )
+
+    async def recover(self) -> None:
+        """End what a killed daemon left, and tell from now on when the disk takes no writes."""
+        self._store.attach(
+            settled=self.ledger.settle,
+            changed=lambda why: self._publish(StoreChanged(degraded=why)),
+        )
+        rows: list[OpenRow] = [*await self.ledger.open_rows(), *await self.ledger.noted()]
+        await orphans.reap(rows, ledger=self.ledger, boot=self._boot_id)
 
     def _chosen(self) -> None:
         """Other choices may stand."""

@@ -51,8 +51,6 @@ from mtpd.proxy.switch import Switchboard
 from mtpd.store.live_states import LiveStates
 from mtpd.store.operations_table import OperationRows
 from mtpd.store.quality import QualityRows
-from mtpd.supervise import orphans
-from mtpd.supervise.identity import boot_id
 from mtpd.supervise.probe import EngineProbe
 from mtpd.supervise.pulse import Pulse
 from mtpd.supervise.runner import EngineActor
@@ -261,9 +259,7 @@ class House:
 
     async def recover(self) -> None:
         """End what a killed daemon left, and adopt the choices that still hold."""
-        await orphans.reap(
-            await self.ground.ledger.open_rows(), ledger=self.ground.ledger, boot=boot_id()
-        )
+        await self.ground.recover()
         await self.ground.memory.look()
         await self.ground.residencies.restore(self.ground.ledger)
         await self._restore()

@@ -21,7 +21,7 @@ from mtpd.store.opening import REFUSALS, explained, open_file, remembered, touch
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
     from types import TracebackType
 
@@ -64,6 +64,10 @@ class Database:
         """What became of rows that were there, a clause; None where nothing is lost."""
         self._in_memory = in_memory
         self._refused: str | None = None
+        self._unsettled = in_memory is not None
+        self._told: str | None = None
+        self._settled: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint
+        self._changed: Callable[[str | None], object] = lambda _why: None
         self._clock = clock
         self._conn = conn
         self._thread = thread
@@ -140,6 +144,11 @@ class Database:
         )
 
     @property
+    def lasting(self) -> bool:
+        """Whether what was written is on the disk."""
+        return self._in_memory is None
+
+    @property
     def degraded(self) -> str | None:
         """Why what is written is not durable now, or None."""
         return self._in_memory or self._refused
@@ -149,18 +158,37 @@ class Database:
         """The same as the status shows it."""
         return () if self.degraded is None else (f"state: {self.degraded}",)
 
+    def attach(
+        self, *, settled: Callable[[], Awaitable[None]], changed: Callable[[str | None], object]
+    ) -> None:
+        """Have others act when the disk refuses, and when it takes writes again.
+
+        Args:
+            settled: Writes what is owed to the disk; raises MtpdError where that was too early.
+            changed: Told why what is written is not durable from now on, and of the end of it.
+        """
+        self._settled, self._changed = settled, changed
+        self._tell()
+
     async def run(self, *, again_s: float = AGAIN_S) -> None:
         """While the disk refuses, ask it again and again; ends only by cancellation."""
         while True:
             await anyio.sleep(again_s)
-            if self.degraded is None:
+            if not self._unsettled:
                 continue
             try:
                 await self.settle()
+                await self._settled()
             except MtpdError as problem:
                 log.debug("store.still_degraded", reason=str(problem))
             else:
+                self._unsettled = False
                 log.info("store.durable_again", path=str(self.path))
+
+    def _tell(self) -> None:
+        if self._told != self.degraded:
+            self._told = self.degraded
+            self._changed(self._told)
 
     async def settle(self) -> None:
         """Write to the disk what is in memory only, or see whether it takes writes again.
@@ -183,9 +211,11 @@ class Database:
         try:
             result = await _in_thread(self._thread, lambda: self._transact(work))
         except StoreError as problem:
-            self._refused = str(problem)
+            self._refused, self._unsettled = str(problem), True
+            self._tell()
             raise
         self._refused = None
+        self._tell()
         return result
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:

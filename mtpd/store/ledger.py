@@ -1,6 +1,7 @@
 """The ledger of engine processes: intent before the spawn, pid after it, end after the end.
 
-Covers the rows only. Finding and ending what a killed daemon left behind is the business
+Covers the rows; what becomes of them while the disk takes none is the business of
+``mtpd.store.backlog``. Finding and ending what a killed daemon left behind is the business
 of ``mtpd.supervise.orphans``.
 """
 
@@ -13,6 +14,8 @@ from mtpd.clock import rfc3339
 from mtpd.errors import StoreError
 from mtpd.faults import NoFaults
 from mtpd.store import rows
+from mtpd.store.backlog import Backlog
+from mtpd.store.start_notes import NoNotes
 from mtpd.types import HttpEndpoint, UnixEndpoint
 from tuner.types import Unknown
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from mtpd.clock import Clock
     from mtpd.faults import Faults
     from mtpd.store.db import Database
+    from mtpd.store.start_notes import Noted, StartNotes
     from mtpd.types import Endpoint, Verdict
     from mtpd.units import DeviceKey, EngineId
     from tuner.types import Arm
@@ -76,9 +80,18 @@ class Ledger:
     """Writes and reads ``engine_starts``."""
 
     def __init__(
-        self, *, db: Database, clock: Clock, boot_id: str, faults: Faults | None = None
+        self,
+        *,
+        db: Database,
+        clock: Clock,
+        boot_id: str,
+        faults: Faults | None = None,
+        notes: StartNotes | None = None,
     ) -> None:
         self._db = db
+        self._notes = notes
+        self._backlog: Backlog[sqlite3.Connection] = Backlog(db, notes or NoNotes())
+        self._unlisted: frozenset[EngineId] = frozenset()
         self._clock = clock
         self._boot_id = boot_id
         self._faults = faults or NoFaults()
@@ -94,7 +107,11 @@ class Ledger:
         endpoint: Endpoint,
         fingerprint: str,
     ) -> None:
-        """Record that a process is about to be spawned; durable when this returns."""
+        """Record that a process is about to be spawned; the next daemon finds it from now on.
+
+        Raises:
+            StoreError: It would not.
+        """
         values = (
             engine_id,
             self._boot_id,
@@ -115,7 +132,7 @@ class Ledger:
                 values,
             )
 
-        await self._db.write(insert)
+        await self._backlog.begin(engine_id, insert)
         self._faults.hit("ledger.after_commit")
 
     async def spawned(self, engine_id: EngineId, pid: int, start_ticks: int) -> None:
@@ -147,6 +164,9 @@ class Ledger:
             code: Exit status, or minus the signal (the convention of ``Popen.returncode``),
                 or None where nobody saw it end.
         """
+        if engine_id in self._unlisted and self._notes is not None:
+            self._notes.drop(engine_id)
+            return
         exit_code = code if code is not None and code >= 0 else None
         signal = -code if code is not None and code < 0 else None
         await self._update(
@@ -155,7 +175,23 @@ class Ledger:
             " signal = CASE WHEN ended_at IS NULL THEN ? ELSE signal END,"
             " ended_at = coalesce(ended_at, ?)",
             (exit_code, signal, rfc3339(self._clock.utc())),
+            ended=True,
         )
+
+    async def settle(self) -> None:
+        """Write what the disk would not take before.
+
+        Raises:
+            StoreError: It still does not.
+        """
+        await self._backlog.settle()
+
+    async def noted(self) -> tuple[Noted, ...]:
+        """Starts of an earlier daemon of this boot that no row tells of."""
+        found = () if self._notes is None else self._notes.read()
+        left = tuple([one for one in found if await self.get(one.engine_id) is None])
+        self._unlisted = frozenset(one.engine_id for one in left)
+        return left
 
     async def open_rows(self) -> tuple[LedgerRow, ...]:
         """Every start that has not been seen to end, of any boot, oldest first."""
@@ -206,7 +242,12 @@ class Ledger:
         return await self._db.read(select)
 
     async def _update(
-        self, engine_id: EngineId, assignments: str, values: tuple[str | int | None, ...]
+        self,
+        engine_id: EngineId,
+        assignments: str,
+        values: tuple[str | int | None, ...],
+        *,
+        ended: bool = False,
     ) -> None:
         def update(conn: sqlite3.Connection) -> None:
             cursor = conn.execute(
@@ -217,7 +258,7 @@ class Ledger:
                 msg = f"the ledger has no engine start {engine_id!r}"
                 raise StoreError(msg, hint="this is a defect of mtpd; report it with the log")
 
-        await self._db.write(update)
+        await self._backlog.change(engine_id, update, ended=ended)
 
 
 def _address(endpoint: Endpoint) -> str:

@@ -51,6 +51,20 @@ MUTANTS = (
         "before its row is durable",
     ),
     Mutant(
+        "neither row nor note",
+        "mtpd/store/backlog.py",
+        "            self._notes.put(engine_id)\n",
+        "            pass\n",
+        "or its note",
+    ),
+    Mutant(
+        "a note that is taken back too early",
+        "mtpd/store/backlog.py",
+        "            if ended:\n                self._forget",
+        "            if engine_id:\n                self._forget",
+        "taken back",
+    ),
+    Mutant(
         "a queue that nobody looks at",
         "mtpd/proxy/admission.py",
         "            if isinstance(state.engine, Serving | Pending):",

@@ -20,6 +20,9 @@ import aiohttp
 import anyio
 import pytest
 
+from mtpd.store.start_notes import NAME
+from mtpd.supervise.identity import pids_of
+from mtpd.units import EngineId
 from tests.fakes.house import home
 from tests.fakes.script import Script
 from tests.fakes.serve import serve
@@ -80,8 +83,8 @@ async def _until(daemon: Serving, *, degraded: bool) -> list[str]:
             await anyio.sleep(0.1)
 
 
-async def _serves(daemon: Serving) -> None:
-    body = {"model": "alpha", "prompt": "x", "n_predict": 4}
+async def _serves(daemon: Serving, model: str = "alpha") -> None:
+    body = {"model": model, "prompt": "x", "n_predict": 4}
     async with (
         aiohttp.ClientSession(daemon.url) as client,
         client.post("/completion", json=body) as reply,
@@ -112,13 +115,19 @@ def _fill(folder: Path) -> None:
 
 
 def _starts(state: Path) -> int:
-    """Engine starts that are on the disk."""
+    return len(_rows(state))
+
+
+def _rows(state: Path) -> list[tuple[str, bool]]:
+    """Engine starts that are on the disk: the profile, and whether it has ended."""
     with tempfile.TemporaryDirectory() as name:
         for file in state.glob("mtpd.sqlite3*"):
             shutil.copy(file, name)
         with closing(sqlite3.connect(Path(name) / "mtpd.sqlite3")) as conn:
-            found: int = conn.execute("SELECT count(*) FROM engine_starts").fetchone()[0]
-            return found
+            found = conn.execute(
+                "SELECT profile, ended_at IS NOT NULL FROM engine_starts ORDER BY rowid"
+            )
+            return [(profile, bool(ended)) for profile, ended in found]
 
 
 async def test_a_disk_that_is_too_small_at_start_is_told_and_holds_all_once_it_has_grown() -> None:
@@ -158,6 +167,77 @@ async def test_a_disk_that_fills_up_is_told_and_what_serves_goes_on_until_there_
         (_inside(daemon) / FILLER).unlink()
         await _until(daemon, degraded=False)
         assert await _loads_another(daemon) < 300
+
+
+def _noted(place: Home) -> list[str]:
+    """Engine starts that are noted beside the sockets."""
+    path = place.directories.runtime / NAME
+    if not path.exists():
+        return []
+    return [row["engine_id"] for row in json.loads(path.read_text())["starts"]]
+
+
+async def _until_full(daemon: Serving) -> None:
+    _fill(_inside(daemon))
+    with anyio.fail_after(WITHIN_S):
+        while not (await _status(daemon))["degraded"]:
+            await _loads_another(daemon)
+
+
+async def test_an_engine_starts_on_a_disk_that_filled_up_and_its_row_is_written_later() -> None:
+    async with home(Script()) as place, _on_a_small_disk(place, "4m") as daemon:
+        await _serves(daemon)
+        await _until_full(daemon)
+        on_disk = _rows(_inside(daemon))
+        await _serves(daemon, "beta")  # stops alpha, which shares its seat
+        assert (await _status(daemon))["degraded"][0].startswith("state: the state database ")
+        assert len(_noted(place)) == 1
+        assert _rows(_inside(daemon)) == on_disk, "something could be written: nothing was shown"
+        (_inside(daemon) / FILLER).unlink()
+        await _until(daemon, degraded=False)
+        with anyio.fail_after(WITHIN_S):
+            while _noted(place):  # noqa: ASYNC110 - a file tells nobody
+                await anyio.sleep(0.05)
+        assert ("beta", False) in _rows(_inside(daemon))
+        assert ("alpha", True) in _rows(_inside(daemon))
+        told = await _events(daemon)
+    assert [one is None for one in told[:2]] == [False, True], told
+
+
+async def _events(daemon: Serving) -> list[str | None]:
+    """What the stream says of the disk, from the start of the daemon on."""
+    text = b""
+    async with (
+        aiohttp.ClientSession(daemon.url) as client,
+        client.get("/mtpd/v1/events?after=0&types=store.changed") as stream,
+    ):
+        with anyio.move_on_after(2):
+            async for chunk in stream.content.iter_any():
+                text += chunk
+    data = [line[5:] for line in text.splitlines() if line.startswith(b"data:")]
+    events = [json.loads(line)["event"] for line in data if b'"degraded"' in line]
+    return [event["degraded"] for event in events]
+
+
+async def test_a_daemon_that_is_killed_on_a_full_disk_finds_what_it_started_there() -> None:
+    """What lives on is a helper of the engine: the parent-death signal does not reach it."""
+    async with home(Script(hold_stdout_grandchild=True)) as place:
+        place.directories.state.mkdir(mode=0o700)
+        before = (*IN_A_NAMESPACE, SMALL, "sh", "4m", str(place.directories.state))
+        async with serve(place, before=before) as daemon:
+            await daemon.until_serving()
+            await _until_full(daemon)
+            await _serves(daemon, "beta")
+            (noted,) = _noted(place)
+            daemon.process.kill()
+            await daemon.process.wait()
+            assert pids_of(EngineId(noted)), "it died with its daemon: nothing was shown"
+            async with serve(place) as after:
+                await after.until_serving()
+                assert pids_of(EngineId(noted)) == ()
+                assert _noted(place) == []
+                assert b"orphan.signalled" in after.log
+                assert await after.end(signal.SIGTERM) == 0
 
 
 async def test_a_directory_that_is_read_only_at_start_is_served_from_with_what_it_knows() -> None:
@@ -208,4 +288,6 @@ async def test_a_disk_that_turns_read_only_under_the_daemon_is_told_and_serving_
                 while not (await _status(daemon))["degraded"]:
                     await _loads_another(daemon)
             await _serves(daemon)
+            await _serves(daemon, "beta")
+            assert len(_noted(place)) == 1
             assert await daemon.end(signal.SIGTERM) == 0

@@ -25,7 +25,10 @@ __all__ = ["People"]
 ATTEMPTS = 2
 """As the proxy tries a request that got no byte."""
 ORDERS = ("switch", "switch", "force", "stop", "bring up", "hold", "hold", "settle", "choose")
-FAULTS = ("kill", "kill", "freeze", "occupy", "leave", "silence", "full disk", "wall", "cap")
+FAULTS = (
+    *("kill", "kill", "freeze", "occupy", "leave", "silence", "full disk", "no note", "wall"),
+    "cap",
+)
 
 
 class People:
@@ -173,6 +176,8 @@ class People:
             what = rng.choice(FAULTS)
             world.say(f"fault: {what}")
             self._break(what, rng)
+            if what == "full disk" and not world.ledger.refuses:
+                await world.ledger.settle()
 
     def _break(self, what: str, rng: random.Random) -> None:
         world = self._world
@@ -190,6 +195,8 @@ class People:
                 world.card.silent_until = world.loop.time() + rng.choice((3.0, 20.0, 200.0))
             case "full disk":
                 world.ledger.refuses = not world.ledger.refuses
+            case "no note":
+                world.ledger.notes.refuses = not world.ledger.notes.refuses
             case "wall":
                 world.clock.wall += dt.timedelta(days=rng.choice((-400, 400)))
             case "cap":

@@ -62,6 +62,7 @@ class Rules:
             self.ended,
             self.signalled,
         )
+        world.ledger.notes.on_drop = self.unnoted
         world.on_event, world.on_order = self.heard, self.ordered
         world.loop.on_turn, world.loop.on_quiet = self.turned, self.quiet
 
@@ -77,8 +78,12 @@ class Rules:
         """A process is about to come to be."""
         world = self._world
         world.say(f"spawn {engine_id} {make.profile}@{make.depth}")
-        if engine_id not in world.ledger.open:
-            msg = f"{engine_id} is created before its row is durable"
+        noted = engine_id in world.ledger.notes.kept
+        if engine_id not in world.ledger.open and not noted:
+            msg = f"{engine_id} is created before its row is durable, or its note"
+            raise self.broken(msg)
+        if engine_id not in world.ledger.open and not world.ledger.refused(engine_id):
+            msg = f"{engine_id} is noted although nothing was refused"
             raise self.broken(msg)
         if world.ended_at is not None:
             msg = f"{engine_id} is created after the daemon was told to end"
@@ -126,6 +131,13 @@ class Rules:
         if not excused:
             held = ", ".join(f"{hold.vram_mib} MiB gone={hold.gone}" for hold in ours)
             msg = f"{child.engine_id} ran out of memory beside {held}"
+            raise self.broken(msg)
+
+    def unnoted(self, engine_id: str) -> None:
+        """A note was taken back: its row is durable, or its process is gone."""
+        living = {child.engine_id for child in self._world.machine.live()}
+        if engine_id in living and engine_id not in self._world.ledger.open:
+            msg = f"the note of {engine_id} is taken back before its row is durable"
             raise self.broken(msg)
 
     def signalled(self, child: Child, number: int) -> None:

@@ -2,15 +2,16 @@
 
 Real are ``mtpd.proxy.switch`` and all below it (lanes, admission, changes, engines, seats,
 turns, room, feasibility, holds), ``mtpd.supervise.runner`` and all below it (machine, retry,
-starter, stopper, watch, pulse, life with the parsers and the residency verdict) and
-``mtpd.supervise.keeper`` with its shares. Fake are time, processes, the card, the ledger's
-disk, clients and operators. HTTP is not part of it.
+starter, stopper, watch, pulse, life with the parsers and the residency verdict),
+``mtpd.supervise.keeper`` with its shares, and ``mtpd.store.backlog``. Fake are time, processes,
+the card, the ledger's disk, clients and operators. HTTP is not part of it.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from contextlib import asynccontextmanager
+import errno
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,13 +19,14 @@ import anyio
 
 from mtpd.clock import Clock
 from mtpd.control.residency import Residencies
-from mtpd.errors import NotFoundError, StoreError
+from mtpd.errors import DiskError, NotFoundError
 from mtpd.faults import NoFaults
 from mtpd.gpu.base import Device
 from mtpd.gpu.card import Card as GpuCard
 from mtpd.gpu.layered import LayeredProvider
 from mtpd.proxy.seats import Seating
 from mtpd.proxy.switch import Switchboard
+from mtpd.store.backlog import Backlog
 from mtpd.supervise.keeper import CardKeeper
 from mtpd.supervise.pulse import Pulse
 from mtpd.supervise.runner import EngineActor
@@ -68,40 +70,81 @@ class SimClock(Clock):
         )
 
 
+class Notes:
+    """Notes of starts beside the sockets; that file system may be full, too.
+
+    Attributes:
+        kept: Engine ids of the starts.
+        refuses: Whether it takes none.
+        on_drop: Told of a note that is taken back.
+    """
+
+    def __init__(self) -> None:
+        self.kept: set[str] = set()
+        self.refuses = False
+        self.on_drop: Callable[[str], None] = lambda _engine_id: None
+
+    def put(self, engine_id: EngineId) -> None:
+        if self.refuses:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.kept.add(engine_id)
+
+    def drop(self, engine_id: EngineId) -> None:
+        self.kept.discard(engine_id)
+        self.on_drop(engine_id)
+
+
 class Ledger:
-    """Rows in memory; a full disk refuses some.
+    """Rows in memory; a full disk refuses some, and what it refuses is noted and owed.
 
     Attributes:
         open: Engine ids of processes that may exist.
         refuses: Whether the disk is full.
+        notes: Where a start is noted that the disk has refused.
     """
+
+    lasting = True
 
     def __init__(self, chance: Chance) -> None:
         self._rng = chance.of("ledger")
         self.open: set[str] = set()
         self.refuses = False
+        self.notes = Notes()
+        self._backlog = Backlog(self, self.notes)
+        self._refusals = 0
+        self._before: dict[str, int] = {}
 
-    async def _commit(self) -> None:
+    async def write(self, work: Callable[[set[str]], object]) -> None:
         await anyio.sleep(self._rng.choice((0.0, 0.0, 0.004, 0.2)))
         if self.refuses:
-            raise StoreError("the store cannot be written: database or disk is full")
+            self._refusals += 1
+            raise DiskError("the store cannot be written: database or disk is full")
+        work(self.open)
+
+    def refused(self, engine_id: EngineId) -> bool:
+        """Whether the disk has refused something since this start was intended."""
+        return self._refusals > self._before[engine_id]
+
+    async def settle(self) -> None:
+        """The disk may take writes again."""
+        with suppress(DiskError):
+            await self._backlog.settle()
 
     async def intend(self, engine_id: EngineId, **_row: object) -> None:
-        await self._commit()
-        self.open.add(engine_id)
+        self._before[engine_id] = self._refusals
+        await self._backlog.begin(engine_id, lambda rows: rows.add(engine_id))
 
     async def spawned(self, engine_id: EngineId, pid: int, start_ticks: int) -> None:
-        del engine_id, pid, start_ticks
-        await self._commit()
+        del pid, start_ticks
+        await self._backlog.change(engine_id, len)
 
     async def judged(self, engine_id: EngineId, verdict: Verdict) -> None:
-        del engine_id, verdict
-        await self._commit()
+        del verdict
+        await self._backlog.change(engine_id, len)
 
     async def ended(self, engine_id: EngineId, code: int | None) -> None:
         del code
-        await self._commit()
-        self.open.discard(engine_id)
+        await self._backlog.change(engine_id, lambda rows: rows.discard(engine_id), ended=True)
 
 
 class Watched(EngineActor):
