@@ -24,8 +24,9 @@ from mtpd.proxy.seats import Seating
 from mtpd.store.files import FileDigests
 from mtpd.store.journal import Journal
 from mtpd.store.ledger import Ledger
+from mtpd.store.private_file import sweep
 from mtpd.store.samples import Measurements
-from mtpd.store.snapshot import SnapshotFile
+from mtpd.store.snapshot import NAME, SnapshotFile
 from mtpd.store.start_notes import StartNotes
 from mtpd.supervise import orphans
 from mtpd.supervise.identity import boot_id
@@ -78,12 +79,13 @@ class Ground:
         self.measurements = Measurements(db=store, clock=clock)
         self.journal = Journal(db=store, clock=clock, faults=faults)
         self._store, self._publish, self._boot_id = store, publish, boot_id()
+        self._swept = (directories.state / NAME, directories.runtime / store.path.name)
         self.ledger = Ledger(
             db=store,
             clock=clock,
             boot_id=self._boot_id,
             faults=faults,
-            notes=StartNotes(directories.runtime, boot_id=self._boot_id),
+            notes=StartNotes(directories.runtime, state=directories.state, boot_id=self._boot_id),
         )
         self.telemetry = Telemetry(
             card=card,
@@ -165,6 +167,8 @@ class Ground:
 
     async def recover(self) -> None:
         """End what a killed daemon left, and tell from now on when the disk takes no writes."""
+        for path in self._swept:
+            sweep(path)
         self._store.attach(
             settled=self.ledger.settle,
             changed=lambda why: self._publish(StoreChanged(degraded=why)),

@@ -10,8 +10,7 @@ import errno
 import os
 import shutil
 import sqlite3
-import tempfile
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from mtpd.errors import DiskError, MtpdError, StateError, StoreError
 from mtpd.store import migrate, private_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from mtpd.clock import Clock
 
@@ -118,8 +117,8 @@ def remembered(path: Path, scratch: Path, clock: Clock) -> tuple[sqlite3.Connect
     """A database in memory with what the file holds, and what could not be had of it."""
     memory = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        with tempfile.TemporaryDirectory(dir=scratch, prefix=".store-") as folder:
-            damage = _copy(path, Path(folder) / path.name, memory)
+        with _room(scratch / path.name) as folder:
+            damage = _copy(path, folder / path.name, memory)
         memory.row_factory = sqlite3.Row
         memory.execute("PRAGMA foreign_keys = ON")
         migrate.migrate(memory, clock)
@@ -137,6 +136,18 @@ def remembered(path: Path, scratch: Path, clock: Clock) -> tuple[sqlite3.Connect
         return memory, None
     log.error("store.unreadable", path=str(path), reason=damage)
     return memory, f"the state database is damaged and cannot be set aside ({damage})"
+
+
+@contextmanager
+def _room(name: Path) -> Iterator[Path]:
+    """A directory for a moment; what a killed daemon left of it is swept."""
+    private_file.sweep(name)
+    folder = private_file.temporary(name)
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _copy(path: Path, copy: Path, memory: sqlite3.Connection) -> str | None:

@@ -2,21 +2,38 @@
 
 Covers one file in a directory of ours. A reader never follows a link, never waits for a
 pipe, and believes no file that another user owns or may touch. A writer never writes into
-what lies there: it renames a new file over it.
+what lies there: it renames a new file over it. What a killed one leaves goes with the next.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import shutil
 import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import structlog
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["MayNotLastError", "OpenToOthersError", "UntrustedError", "read", "replace", "why_not"]
+__all__ = [
+    "MayNotLastError",
+    "OpenToOthersError",
+    "UntrustedError",
+    "read",
+    "replace",
+    "sweep",
+    "temporary",
+    "why_not",
+]
+
+log = structlog.get_logger()
+
+_LEFT = re.compile(r"\.(?P<name>.+)\.(?:(?P<pid>[1-9][0-9]{0,8})-)?[0-9a-f]{8}")
 
 
 class UntrustedError(Exception):
@@ -85,7 +102,8 @@ def replace(path: Path, content: bytes) -> None:
         MayNotLastError: The new file is there; whether it outlives a power cut is not known.
         OSError: The disk refuses; what was there is there still.
     """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    sweep(path)
+    draft = temporary(path)
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
@@ -100,6 +118,52 @@ def replace(path: Path, content: bytes) -> None:
         _sync_directory(path.parent)
     except OSError as problem:
         raise MayNotLastError(problem.errno, problem.strerror) from problem
+
+
+def temporary(path: Path) -> Path:
+    """A name beside this one that tells who made it, and that ``sweep`` knows again."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def sweep(path: Path) -> None:
+    """Remove what those left who were killed while they wrote this file.
+
+    Only what ``temporary`` named, of this user, whose process is gone; or is this one, which
+    writes a file only once at a time. What cannot be removed is left.
+    """
+    with suppress(OSError):
+        for found in path.parent.iterdir():
+            maker = _LEFT.fullmatch(found.name)
+            if maker is None or maker["name"] != path.name or _lives(maker["pid"]):
+                continue
+            with suppress(OSError):
+                _remove(found)
+
+
+def _lives(pid: str | None) -> bool:
+    """Whether another process has this number; None is from before the name had one."""
+    if pid is None or int(pid) == os.getpid():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _remove(found: Path) -> None:
+    seen = found.lstat()
+    if seen.st_uid != os.geteuid():
+        return
+    if stat.S_ISDIR(seen.st_mode):
+        shutil.rmtree(found)
+    elif stat.S_ISREG(seen.st_mode):
+        found.unlink()
+    else:
+        return
+    log.info("store.left_over_removed", path=str(found))
 
 
 def _sync_directory(directory: Path) -> None:

@@ -1,13 +1,15 @@
 """Engine starts that the ledger's disk would not take, in a small file beside the sockets.
 
-``starts.json`` in the runtime directory, which a service manager keeps in memory: it holds for as
-long as a process can live, and no longer. Covers the file; when a start belongs in it is the
+``starts-….json`` in the runtime directory, which a service manager keeps in memory: it holds for as
+long as a process can live, and no longer. Two daemons may share that directory, but no state
+directory, whose name is part of this one. Covers the file; when a start belongs in it is the
 business of ``mtpd.store.backlog``.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -21,9 +23,7 @@ from mtpd.units import EngineId
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["NAME", "NoNotes", "Noted", "StartNotes"]
-
-NAME: Final = "starts.json"
+__all__ = ["NoNotes", "Noted", "StartNotes"]
 
 _MAX_BYTES: Final = 1024 * 1024
 
@@ -66,11 +66,13 @@ class StartNotes:
 
     Args:
         directory: The runtime directory.
+        state: The state directory, which one daemon uses at a time.
         boot_id: The present boot.
     """
 
-    def __init__(self, directory: Path, *, boot_id: str) -> None:
-        self.path = directory / NAME
+    def __init__(self, directory: Path, *, state: Path, boot_id: str) -> None:
+        whose = hashlib.sha256(os.fsencode(state.resolve())).hexdigest()[:12]
+        self.path = directory / f"starts-{whose}.json"
         self._boot_id = boot_id
         self._rows: dict[EngineId, Noted] = {}
 
@@ -79,6 +81,7 @@ class StartNotes:
 
         A file that cannot be believed holds nothing: it is written before a process exists.
         """
+        private_file.sweep(self.path)
         try:
             content = private_file.read(self.path, limit=_MAX_BYTES, owner=os.geteuid())
             found = _Document.model_validate_json(content).starts

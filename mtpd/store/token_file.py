@@ -141,6 +141,10 @@ class TokenFile:
             self._write(left)
         return left
 
+    def sweep(self) -> None:
+        """Remove what a writer left that was killed."""
+        private_file.sweep(self.path)
+
     def seen(self) -> tuple[int, ...] | None:
         """What changes whenever the file does; None where there is none."""
         try:
@@ -238,6 +242,7 @@ class Tokens:
         Raises:
             StateError: It cannot be used.
         """
+        self._file.sweep()
         self._seen = self._file.seen()
         self._kept = self._file.read()
 

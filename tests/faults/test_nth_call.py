@@ -25,6 +25,7 @@ ALL = os.environ.get("MTPD_ENDURANCE") == "1"
 MOST = 400 if ALL else 2
 """Calls of one kind that are let fail, one after the other."""
 ACKNOWLEDGED, REFUSED = 0, 3
+FILES = {"token": "tokens.json", "snapshot": "lkg.json"}
 
 CALLS = [
     ("token", "write", "error=ENOSPC"),
@@ -70,6 +71,9 @@ def test_whichever_call_fails_it_is_old_or_new(
         assert NEW in kept or code != ACKNOWLEDGED, (
             f"{call} number {number}: acknowledged, and lost"
         )
+        if killed and what in FILES:
+            act(folder, what, "later")
+            assert [one.name for one in folder.iterdir()] == [FILES[what]], "what it left stays"
         if not injected:
             assert kept == {OLD, NEW}
             break

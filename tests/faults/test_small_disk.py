@@ -20,7 +20,6 @@ import aiohttp
 import anyio
 import pytest
 
-from mtpd.store.start_notes import NAME
 from mtpd.supervise.identity import pids_of
 from mtpd.units import EngineId
 from tests.fakes.house import home
@@ -171,10 +170,8 @@ async def test_a_disk_that_fills_up_is_told_and_what_serves_goes_on_until_there_
 
 def _noted(place: Home) -> list[str]:
     """Engine starts that are noted beside the sockets."""
-    path = place.directories.runtime / NAME
-    if not path.exists():
-        return []
-    return [row["engine_id"] for row in json.loads(path.read_text())["starts"]]
+    files = place.directories.runtime.glob("starts-*.json")
+    return [row["engine_id"] for file in files for row in json.loads(file.read_text())["starts"]]
 
 
 async def _until_full(daemon: Serving) -> None:

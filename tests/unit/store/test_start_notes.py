@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from mtpd.clock import SystemClock
 from mtpd.store.db import Database
 from mtpd.store.ledger import Ledger
-from mtpd.store.start_notes import NAME, Noted, StartNotes
+from mtpd.store.start_notes import Noted, StartNotes
 from mtpd.types import UnixEndpoint
 from mtpd.units import HOST, EngineId
 from tests.fakes.values import DEPTH_2
@@ -23,7 +23,15 @@ ONE, TWO = EngineId("one"), EngineId("two")
 
 
 def notes(folder: Path, boot: str = "b") -> StartNotes:
-    return StartNotes(folder, boot_id=boot)
+    return StartNotes(folder, state=folder / "state", boot_id=boot)
+
+
+def test_two_daemons_that_share_a_runtime_directory_do_not_find_each_others(tmp_path: Path) -> None:
+    notes(tmp_path).put(ONE)
+    other = StartNotes(tmp_path, state=tmp_path / "other", boot_id="b")
+    assert other.read() == ()
+    other.put(TWO)
+    assert [row.engine_id for row in notes(tmp_path).read()] == [ONE]
 
 
 def test_a_note_is_found_by_the_next_daemon_of_this_boot_alone(tmp_path: Path) -> None:
@@ -33,7 +41,7 @@ def test_a_note_is_found_by_the_next_daemon_of_this_boot_alone(tmp_path: Path) -
     first.drop(ONE)
     assert notes(tmp_path).read() == (Noted(engine_id=TWO, boot_id="b"),)
     assert notes(tmp_path, "another").read() == ()
-    assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
+    assert notes(tmp_path).path.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_last_note_takes_its_file_along(tmp_path: Path) -> None:
@@ -56,8 +64,8 @@ def test_what_was_found_is_kept_until_it_is_taken_back(tmp_path: Path) -> None:
     "content", ["", "{", '{"version": 2, "starts": []}', '{"version": 1, "starts": [{}]}']
 )
 def test_a_file_that_cannot_be_believed_holds_nothing(tmp_path: Path, content: str) -> None:
-    (tmp_path / NAME).write_text(content)
-    (tmp_path / NAME).chmod(0o600)
+    notes(tmp_path).path.write_text(content)
+    notes(tmp_path).path.chmod(0o600)
     with capture_logs() as logs:
         assert notes(tmp_path).read() == ()
     assert [line["event"] for line in logs] == ["starts.unreadable"]
@@ -65,11 +73,11 @@ def test_a_file_that_cannot_be_believed_holds_nothing(tmp_path: Path, content: s
 
 def test_nor_does_one_that_others_may_write_or_a_directory(tmp_path: Path) -> None:
     notes(tmp_path).put(ONE)
-    (tmp_path / NAME).chmod(0o666)
+    notes(tmp_path).path.chmod(0o666)
     with capture_logs() as logs:
         assert notes(tmp_path).read() == ()
-        (tmp_path / NAME).unlink()
-        (tmp_path / NAME).symlink_to("/dev/null")
+        notes(tmp_path).path.unlink()
+        notes(tmp_path).path.symlink_to("/dev/null")
         assert notes(tmp_path).read() == ()
     assert [line["event"] for line in logs] == ["starts.unreadable"] * 2
 
@@ -117,4 +125,4 @@ async def test_a_note_without_a_row_is_one_of_the_starts_that_are_looked_for(
         await ledger.ended(TWO, None)
         assert await ledger.open_rows() == ()
         assert await ledger.get(ONE) is None
-    assert not (tmp_path / NAME).exists()
+    assert not notes(tmp_path).path.exists()
