@@ -6,6 +6,7 @@ order; the exit stack undoes it backwards. Covers wiring and signals; takes no d
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import uuid
@@ -33,6 +34,7 @@ from mtpd.faults import Faults, NoFaults
 from mtpd.gpu.card import find_card
 from mtpd.hangup import Hangup, Meaning, has_terminal
 from mtpd.house import House
+from mtpd.lag import LagWatch
 from mtpd.listen import bind_tcp, bind_unix, handed, serving, url_of
 from mtpd.logfeed import DAEMON
 from mtpd.notify import Notifier, watchdog_s
@@ -178,6 +180,8 @@ async def daemon(
         for run in (sampler.run, board.run, *house_runs):
             tasks.start_soon(run)
         tasks.start_soon(house.idle.run, board)
+        lag = LagWatch(told=house.metrics.lagged, clock=clock)
+        stack.enter_context(lag.watching(asyncio.get_running_loop()))
         listening = serving(
             house.web(control), (*tcp, *unix), timeouts=lambda: live.server.timeouts
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
+from anyio import to_thread
 
 from mtpd import prompts
 from mtpd.engine import prom, timings
@@ -220,13 +221,10 @@ class Calibrator:
             progress=progress,
             history=History(spent_j=None if self._metered is None else 0.0),
         )
-        while isinstance(asked := design.ask(run.history), Ask):
+        while isinstance(asked := await to_thread.run_sync(design.ask, run.history), Ask):
             known_j, used_j = run.history.spent_j, await self._arm(run, asked)
-            run.history = replace(
-                run.history,
-                spent_s=self._clock.now() - began,
-                spent_j=None if known_j is None or used_j is None else known_j + used_j,
-            )
+            spent_j = None if known_j is None or used_j is None else known_j + used_j
+            run.history = replace(run.history, spent_s=self._clock.now() - began, spent_j=spent_j)
         if not run.history.observations:
             why = next((s.failure for s in run.history.starts if s.failure), asked.reason)
             raise NothingMeasuredError(why, history=run.history)

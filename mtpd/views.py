@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mtpd.encoding import encode
 from mtpd.engine_views import (
     ArmView,
     EngineView,
@@ -380,21 +380,3 @@ class ReadinessView:
 
     ready: bool
     engines: dict[str, str]
-
-
-def encode(value: object) -> Json:
-    """A view as JSON values: members in declared order, tuples as lists.
-
-    Raises:
-        TypeError: for a type that has no place in a view.
-    """
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if dataclasses.is_dataclass(value):
-        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): encode(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [encode(item) for item in value]
-    msg = f"a view may not hold {type(value).__name__}"
-    raise TypeError(msg)

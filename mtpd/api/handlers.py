@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from anyio import to_thread
 
 from mtpd.api.schema import dump, listed
 from mtpd.errors import NotFoundError
@@ -222,9 +223,21 @@ def json_response(
     value: object, *, status: int = HTTPStatus.OK, headers: dict[str, str] | None = None
 ) -> web.Response:
     """A view, or a dictionary of views, as a response that ends with a newline."""
+    return text_response(dump(value), status=status, headers=headers)
+
+
+async def large_response(value: object) -> web.Response:
+    """The same of a view that may have a thousand rows, which is put into words beside the loop."""
+    return text_response(await to_thread.run_sync(dump, value))
+
+
+def text_response(
+    text: str, *, status: int = HTTPStatus.OK, headers: dict[str, str] | None = None
+) -> web.Response:
+    """JSON text as a response that ends with a newline."""
     return web.Response(
         status=status,
-        text=dump(value) + "\n",
+        text=text + "\n",
         content_type="application/json",
         headers={"Cache-Control": "no-store", **(headers or {})},
     )

@@ -6,8 +6,11 @@ asks for its scope, and a test compares the rows with docs/http_api.md.
 
 from __future__ import annotations
 
+from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING
+
+from anyio import to_thread
 
 from mtpd import events, explanation_views, live_views, log_views, report_views, views
 from mtpd.api import allowed, cors, errors, handlers, log_stream, openapi, schema, sse
@@ -50,7 +53,13 @@ async def _logs(backend: Backend, request: web.Request) -> web.StreamResponse:
 
 async def _description(_backend: Backend, request: web.Request) -> web.StreamResponse:
     query_of(request, schema.NoQuery)
-    return handlers.json_response(openapi.document(ROUTES))
+    return handlers.text_response(await to_thread.run_sync(_described))
+
+
+@cache
+def _described() -> str:
+    """It takes a while, and is the same as long as the daemon runs."""
+    return schema.dump(openapi.document(ROUTES))
 
 
 ROUTES: tuple[Route, ...] = (
@@ -75,6 +84,7 @@ ROUTES: tuple[Route, ...] = (
         "The last hours of the device, the queue and the replies",
         query=schema.HistoryQuery,
         response=HistoryView,
+        large=True,
     ),
     reads(
         f"{PREFIX}/live",
@@ -130,6 +140,7 @@ ROUTES: tuple[Route, ...] = (
         "Operations, newest first",
         query=schema.LimitQuery,
         response=[views.OperationView],
+        large=True,
     ),
     reads(
         f"{PREFIX}/operations/{{id}}",
@@ -170,6 +181,7 @@ ROUTES: tuple[Route, ...] = (
         query=schema.MeasurementQuery,
         response=[views.MeasurementView],
         refuses=(404,),
+        large=True,
     ),
     reads(
         f"{PREFIX}/decisions",
@@ -177,6 +189,7 @@ ROUTES: tuple[Route, ...] = (
         "Decisions, newest first",
         query=schema.DecisionQuery,
         response=[views.DecisionView],
+        large=True,
     ),
     reads(
         rf"{PREFIX}/decisions/{{id:\d{{1,18}}}}",
@@ -192,6 +205,7 @@ ROUTES: tuple[Route, ...] = (
         query=schema.ExplainQuery,
         response=explanation_views.ExplanationView,
         refuses=(404,),
+        large=True,
     ),
     reads(
         f"{PREFIX}/report",
@@ -200,6 +214,7 @@ ROUTES: tuple[Route, ...] = (
         query=schema.ReportQuery,
         response=report_views.ReportView,
         refuses=(404,),
+        large=True,
     ),
     Route(
         method="GET",

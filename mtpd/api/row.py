@@ -70,13 +70,14 @@ def reads(
     response: type | list[type],
     member: str | None = None,
     refuses: tuple[int, ...] = (),
+    large: bool = False,
 ) -> Route:
-    """A row that looks something up."""
+    """A row that looks something up; ``large`` where a thousand rows may be found."""
 
     async def handler(backend: Backend, request: web.Request) -> web.StreamResponse:
         asked = query_of(request, query)
         found = await call(backend, asked, request.match_info.get("id", ""))
-        return handlers.json_response(found)
+        return await handlers.large_response(found) if large else handlers.json_response(found)
 
     return Route(
         method="GET",

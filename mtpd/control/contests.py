@@ -7,6 +7,7 @@ by the pool's rules. It takes no decision and changes nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
@@ -167,7 +168,7 @@ class Contests:
             pool=pool,
             inputs=inputs,
             measurements=tuple(one for entry in entries for one in entry.measurements),
-            named=None if home is None else _named(inputs, home, running),
+            named=None if home is None else await to_thread.run_sync(_named, inputs, home, running),
             unmeasured=tuple(unmeasured),
         )
 
@@ -193,19 +194,20 @@ class Contests:
     async def _entry(self, profile: Profile, standing: Standing) -> _Entry | None:
         """A member at the arm at which it would be served; None where nothing says which."""
         told = standing.told
-        arm = self._arm(profile, told)
+        arm = await self._arm(profile, told)
         if arm is None or self._misfit(profile, arm) is not None:
             return None
         forecast = await self._memory(profile)
         return _Entry(member_of(profile, arm, told, forecast), told, standing.measurements)
 
-    def _arm(self, profile: Profile, told: History) -> Arm | None:
+    async def _arm(self, profile: Profile, told: History) -> Arm | None:
         """What is served, if that was chosen and measured; else what the measurements name."""
         held = self._choices.of_profile(profile)
         if held.measured or held.pinned:
             return held.arm if any(one.arm == held.arm for one in told.observations) else None
         accept = profile.offload is Offload.ACCEPT
-        arm = choose(told, subject=profile.name, accept_offload=accept).arm
+        chosen = partial(choose, told, subject=profile.name, accept_offload=accept)
+        arm = (await to_thread.run_sync(chosen)).arm
         return arm if arm is not None and profile.allows(arm) else None
 
 

@@ -190,8 +190,15 @@ class LiveTraffic:
 
     # What happens -------------------------------------------------------------------
 
-    async def finished(self, event: RequestFinished, at_s: float) -> None:
-        """Learn from a request that ended at a moment of the clock."""
+    async def finished(self, event: RequestFinished, at_s: float, *, latest: bool = True) -> None:
+        """Learn from a request that ended at a moment of the clock.
+
+        Args:
+            event: The request.
+            at_s: When it ended.
+            latest: Whether no other request of its engine has ended since; else what the
+                engine's counters have moved by is not of this request alone.
+        """
         profile = self._config.profiles.get(event.profile)
         if profile is None or event.depth > profile.drafter.max_depth:
             return  # the configuration has changed meanwhile
@@ -201,7 +208,8 @@ class LiveTraffic:
             self.of(profile).asked[Asked(event.pool, event.tags)] = at_s
         if one is None:
             return
-        if profile.opaque is None and (one.arm.depth or event.generated is None):
+        countable = latest and profile.opaque is None
+        if countable and (one.arm.depth or event.generated is None):
             moved = await self._meter.moved(profile.name, event.engine_id)
             told = event.completion_tokens
             one = one if isinstance(moved, Absent) else with_counters(one, moved, told)

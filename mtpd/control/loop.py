@@ -160,7 +160,8 @@ class ControlLoop:
             done is wanted again as it was: it waits for news, or for the timer.
         """
         acted = False
-        while self._inbox:
+        # What comes meanwhile waits for the next step: quick traffic would have no end.
+        for _ in range(len(self._inbox)):
             await self._learn(*self._inbox.popleft())
         if self._operations.current is None:
             serving = self._serving()
@@ -195,8 +196,10 @@ class ControlLoop:
 
     async def _learn(self, at_s: float, event: Event) -> None:
         match event:
-            case RequestFinished():
-                await self._traffic.finished(event, at_s)
+            case RequestFinished(engine_id=engine_id):
+                since = (other for _, other in self._inbox if isinstance(other, RequestFinished))
+                latest = all(other.engine_id != engine_id for other in since)
+                await self._traffic.finished(event, at_s, latest=latest)
             case EngineTransition():
                 await self._moved(event, at_s)
             case MemoryCreeps():

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anyio import to_thread
+
 from mtpd.config.files import unreadable
 from mtpd.control.memory_rows import depth_memory, memory_view, need_view, printed_memory, speed_of
 from mtpd.control.names import names
@@ -82,7 +84,7 @@ class ModelReports:
             found = await self._measurements.observations(
                 MeasurementFilter(profile=profile.name, fingerprint=digest)
             )
-            rows = summarise(found)
+            rows = await to_thread.run_sync(summarise, found)
             state = next((e.state for e in self._engines() if e.profile == profile.name), "stopped")
         forecast = await self._memory.forecast(profile)
         perplexity, baseline = await self._quality(profile)

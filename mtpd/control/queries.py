@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from anyio import to_thread
+
 from mtpd.clock import rfc3339
 from mtpd.config.checks import did_you_mean
 from mtpd.config.model import Purpose
@@ -18,10 +20,7 @@ from mtpd.control.chain import ModelStory, model_chain
 from mtpd.control.compared import quality_of_row
 from mtpd.control.explain import explanation
 from mtpd.control.models import unusable
-from mtpd.control.plans import (
-    find_profile,
-    need_workload,
-)
+from mtpd.control.plans import find_profile, need_workload
 from mtpd.control.reporting import ModelRecord, Wanted
 from mtpd.control.tasks import quality_of
 from mtpd.errors import NotFoundError, UnknownNameError
@@ -35,7 +34,7 @@ from tuner.plan import History
 from tuner.summary import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
     from collections.abc import Set as AbstractSet
 
     from mtpd.bus import SubscriberDropped
@@ -237,7 +236,8 @@ class Queries:
             raise NotFoundError(msg, hint=hint)
         cells = MeasurementFilter(ids=decision.measurement_ids)
         recorded = await self._p.journal.inputs(decision.id)
-        return explanation(
+        return await to_thread.run_sync(
+            explanation,
             decision,
             await self._p.measurements.list(cells),
             await self._p.measurements.observations(cells),
@@ -255,22 +255,27 @@ class Queries:
         profiles, left_out = self._told_by_tokens(subject)
         records = [await self._record(profile) for profile in profiles]
         pool = None if subject is None else self._p.config.pools.get(subject)
-        names = {one.name for one in records} | {subject}
-        return ReportView(
-            subject=subject,
-            at=rfc3339(self._p.clock.utc()),
-            version=self._p.facts.version,
-            hardware=self._p.config.budget.hardware,
-            engine=self._p.facts.engine_binary,
-            matrix=reporting.matrix(records),
-            pairs=reporting.pairs(records),
-            models=tuple(map(reporting.model_report, records)),
-            recommendations=reporting.recommendations(records, () if pool is None else [_of(pool)])
-            if len(records) > 1
-            else (),
-            choices=tuple(one for one in self._p.choices.views() if one.subject in names),
-            left_out=left_out,
-        )
+        names, choices = {one.name for one in records} | {subject}, self._p.choices.views()
+        wanted = () if pool is None else [_of(pool)]
+
+        def compared() -> ReportView:
+            return ReportView(
+                subject=subject,
+                at=rfc3339(self._p.clock.utc()),
+                version=self._p.facts.version,
+                hardware=self._p.config.budget.hardware,
+                engine=self._p.facts.engine_binary,
+                matrix=reporting.matrix(records),
+                pairs=reporting.pairs(records),
+                models=tuple(map(reporting.model_report, records)),
+                recommendations=reporting.recommendations(records, wanted)
+                if len(records) > 1
+                else (),
+                choices=tuple(one for one in choices if one.subject in names),
+                left_out=left_out,
+            )
+
+        return await to_thread.run_sync(compared)
 
     def feed(self) -> LogFeed:
         """The latest log lines, and those that come."""
@@ -342,24 +347,17 @@ class Queries:
                 memory_bytes={},
                 verdicts={},
             )
-            chain = model_chain(story)
-        ids: dict[Arm, tuple[int, ...]] = {}
-        for one in shown:
-            arm = one.arm.arm()
-            ids[arm] = (*ids.get(arm, ()), one.id)
+            chain = await to_thread.run_sync(model_chain, story)
         needs = next((one for one in view.memory.depths if one.depth == served.depth), None)
+        predicted, perplexity = None if needs is None else needs.predicted, view.perplexity
         return ModelRecord(
             view=view,
             served=served,
-            summaries=summarise(told),
-            ids=ids,
-            quality=quality_of(profile)
-            if view.perplexity is None
-            else quality_of_row(view.perplexity),
+            summaries=await to_thread.run_sync(summarise, told),
+            ids=await to_thread.run_sync(_ids, shown),
+            quality=quality_of(profile) if perplexity is None else quality_of_row(perplexity),
             context_tokens=profile.context // profile.slots,
-            memory_bytes=None
-            if needs is None or needs.predicted is None
-            else needs.predicted.total_bytes,
+            memory_bytes=None if predicted is None else predicted.total_bytes,
             chain=chain,
             decision_id=number,
         )
@@ -378,6 +376,14 @@ class Queries:
             return subject
         profile = self._p.config.profile_for(subject)
         return subject if profile is None else profile.name
+
+
+def _ids(shown: Iterable[MeasurementView]) -> dict[Arm, tuple[int, ...]]:
+    """The repetitions of each arm."""
+    found: dict[Arm, list[int]] = {}
+    for one in shown:
+        found.setdefault(one.arm.arm(), []).append(one.id)
+    return {arm: tuple(ids) for arm, ids in found.items()}
 
 
 def _of(pool: Pool) -> Wanted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import structlog
+from anyio import to_thread
 
 from mtpd.control.deciding import DepthInputs, PoolInputs
 from mtpd.control.recorded import decode_inputs
@@ -67,7 +68,8 @@ class StoreRecorder:
         if isinstance(rests_on, int):
             return await self.standing(rests_on)
         cells = MeasurementFilter(ids=decision.measurement_ids)
-        inputs = decode_inputs(recorded[1], await self._measurements.observations(cells))
+        found = await self._measurements.observations(cells)
+        inputs = await to_thread.run_sync(decode_inputs, recorded[1], found)
         if not isinstance(inputs, DepthInputs):
             return None
         verdicts = recorded[1].get("verdicts")
@@ -89,7 +91,8 @@ class StoreRecorder:
         observations = await self._measurements.observations(cells)
         asked = {} if recorded is None else recorded[1]
         nested = asked.get(COMPARED)
-        inputs = decode_inputs(nested if isinstance(nested, dict) else asked, observations)
+        held = nested if isinstance(nested, dict) else asked
+        inputs = await to_thread.run_sync(decode_inputs, held, observations)
         return inputs if isinstance(inputs, PoolInputs) else None
 
     async def decide(

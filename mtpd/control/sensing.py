@@ -253,7 +253,7 @@ class Sensing:
         if known is not None and known[0] == number:
             return known[1]
         standing = await self._recorder.standing(number)
-        found = None if standing is None else calibration_of(standing)
+        found = None if standing is None else await to_thread.run_sync(calibration_of, standing)
         self._read[profile] = number, found
         return found
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import structlog
+from anyio import to_thread
 
 from mtpd.calibrate import LOGS_HINT, NothingMeasuredError
 from mtpd.control.deciding import SWEEP, DepthInputs, PoolInputs, decide
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from mtpd.control.standing import Standing
     from mtpd.views import DecisionView, Json, MeasurementView
     from tuner.design import WorkloadPlan
+    from tuner.plan import History
     from tuner.summary import ArmSummary
     from tuner.types import Arm, Decision
 
@@ -254,14 +256,14 @@ class Tuning:
                     raise
                 history, why = error.history, str(error)  # the other members are still compared
                 found.unmeasured.append(f"{profile.name}: {error.why}")
-            seen = summarise(history.observations, history.starts)
+            seen = await _summarised(history)
             inputs = replace(
                 task, notes=(*task.notes, *seen_notes(forecast, seen), *warnings), history=history
             )
             inputs, earlier = await self._beside_standing(inputs, limits, witness)
-            found.not_started += not_started(inputs)
+            found.not_started += await to_thread.run_sync(not_started, inputs)
             limits = limits.after(history)
-            found.rows += summarise(inputs.told.observations, inputs.told.starts)
+            found.rows += await _summarised(inputs.told)
             used = (*earlier, *sink.taken[before:])
             found.measurements += used
             view, arm = await self._record(inputs, used, operation_id, witness)
@@ -302,7 +304,7 @@ class Tuning:
         """
         chosen = self._chosen(inputs.subject)
         inputs = replace(inputs, incumbent=_arm_of(chosen))
-        if (by := cut_short(inputs, limits)) is None:
+        if (by := await to_thread.run_sync(cut_short, inputs, limits)) is None:
             return inputs, ()
         number = None if chosen is None else chosen.decision_id
         standing = None if number is None else await self._recorder.standing(number)
@@ -320,7 +322,7 @@ class Tuning:
         witness: _Witness,
     ) -> tuple[DecisionView, Arm | None]:
         """Decide, and write down with the inputs what is needed to decide so again."""
-        decision = decide(inputs)
+        decision = await to_thread.run_sync(decide, inputs)
         view = await self._recorder.decide(
             decision,
             measurements=measurements,
@@ -330,6 +332,10 @@ class Tuning:
         if inputs.applied and decision.arm is not None:
             self._adopt(view, inputs if isinstance(inputs, PoolInputs) else None)
         return view, decision.arm
+
+
+async def _summarised(history: History) -> tuple[ArmSummary, ...]:
+    return await to_thread.run_sync(summarise, history.observations, history.starts)
 
 
 def _arm_of(choice: Choice | None) -> Arm | None:

@@ -110,6 +110,7 @@ _DAEMON: Final = (
         "readers",
         "Readers of events or log lines that were too slow",
     ),
+    _histogram("loop_lag_seconds", "What the daemon's loop wanted to do waited, every 0.25 s"),
 )
 
 _REQUESTS: Final = (
@@ -328,6 +329,7 @@ METRICS: Final[Mapping[str, Spec]] = MappingProxyType(
 _LONG_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
 BUCKETS: Final[Mapping[str, tuple[float, ...]]] = MappingProxyType(
     {
+        "mtpd_loop_lag_seconds": (0.001, 0.002, 0.005, 0.01, 0.02, *_LONG_S[:6], 10),
         "mtpd_request_duration_seconds": (*_LONG_S, 600),
         "mtpd_queue_wait_seconds": (0.001, 0.01, *_LONG_S),
         "mtpd_switch_duration_seconds": _LONG_S,

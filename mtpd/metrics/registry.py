@@ -102,6 +102,10 @@ class Metrics:
         self._count("mtpd_switches_total", 1, outcome)
         self._observe("mtpd_switch_duration_seconds", duration_s)
 
+    def lagged(self, seconds: float) -> None:
+        """Count how late the loop was at one moment."""
+        self._observe("mtpd_loop_lag_seconds", seconds)
+
     def refused(self, problem: str) -> None:
         """Count a request that was not let through, by the slug of its problem."""
         self._count("mtpd_http_refusals_total", 1, problem)

@@ -42,9 +42,20 @@ class LogFile:
         self._size = 0
         self._lost = 0
 
-    def write(self, lines: Sequence[str]) -> None:
-        """Append the lines; never raises for what the file system does."""
-        if not lines:
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return self._path
+
+    def write(self, lines: Sequence[str], *, lost: int = 0) -> None:
+        """Append the lines; never raises for what the file system does.
+
+        Args:
+            lines: Without line ends.
+            lost: How many before them are lost already, which is written, too.
+        """
+        self._lost += lost
+        if not lines and not lost:
             return
         gap = (f"[mtpd: {self._lost} lines were lost here]",) if self._lost else ()
         data = "".join(f"{line}\n" for line in (*gap, *lines)).encode(errors="replace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mtpd.supervise.lines import Ring, Splitter
+from mtpd.supervise.logwriter import LogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ class Output:
     """
 
     def __init__(self, *, on_lines: Callable[[Sequence[str]], None], file: LogFile | None) -> None:
-        self._on_lines, self._file = on_lines, file
+        self._on_lines, self._file = on_lines, None if file is None else LogWriter(file)
         self._splitters: dict[int, Splitter] = {}
         self.ring = Ring()
 
@@ -35,10 +36,12 @@ class Output:
         if (splitter := self._splitters.pop(pipe, None)) and (rest := splitter.end()):
             self._pass_on(rest)
 
-    def close(self) -> None:
-        """Close the log file."""
-        if self._file is not None:
-            self._file.close()
+    def close(self, done: Callable[[], None]) -> None:
+        """Close the log file; ``done`` is called once all is in it."""
+        if self._file is None:
+            done()
+        else:
+            self._file.close(done)
 
     def _pass_on(self, lines: Sequence[str]) -> None:
         for line in lines:

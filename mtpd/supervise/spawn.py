@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exit", "Pipes", "ShimChild", "ShimSpawner", "not_started"]
 
-READ_BYTES = 64 * 1024
+READ_BYTES = 16 * 1024
 """One read per turn of the loop: a flood must not starve the rest of the daemon."""
 DRAIN_S = 1.0
 """How long the pipes of an ended process stay open for what its children still print."""
@@ -51,8 +51,8 @@ class Pipes(Protocol):
     def end(self, pipe: int, /) -> None:
         """Take the end of a pipe."""
 
-    def close(self) -> None:
-        """The process has ended and its pipes are closed."""
+    def close(self, done: Callable[[], None], /) -> None:
+        """The process has ended and its pipes are closed; ``done`` once all is put away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class ShimChild:
         self._process, self._output, self._on_exit = process, output, on_exit
         self._loop = asyncio.get_running_loop()
         self._closed = anyio.Event()
-        self._ended = False
+        self._ended = self._closing = False
         self.pid = process.pid
         self.start_ticks = start_ticks(process.pid) or 0
         self._pipes: dict[int, IO[bytes]] = {}
@@ -211,9 +211,9 @@ class ShimChild:
         self._close_if_done()
 
     def _close_if_done(self) -> None:
-        if self._ended and not self._pipes and not self._closed.is_set():
-            self._output.close()
-            self._closed.set()
+        if self._ended and not self._pipes and not self._closing:
+            self._closing = True
+            self._output.close(self._closed.set)
 
 
 def _pidfd_of(process: subprocess.Popen[bytes]) -> int:

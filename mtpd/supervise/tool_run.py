@@ -70,8 +70,9 @@ class _Texts:
     def end(self, pipe: int) -> None:
         """Nothing is held back."""
 
-    def close(self) -> None:
+    def close(self, done: Callable[[], None]) -> None:
         """Nothing is open."""
+        done()
 
     def all(self) -> tuple[str, ...]:
         return tuple(COLOUR.sub("", one.decode(errors="replace")) for one in self._taken.values())

@@ -9,6 +9,7 @@ from tests.bench import (
     bench_daemon,
     bench_gpu,
     bench_logs,
+    bench_loop_lag,
     bench_proxy,
     bench_residency,
     bench_switch,
@@ -20,7 +21,10 @@ def main() -> None:
     """Run all."""
     load = os.getloadavg()[0]
     sys.stdout.write(f"machine: {machine()}; load average before: {load:.1f}\n")
-    for bench in (bench_logs, bench_residency, bench_gpu, bench_daemon, bench_switch, bench_proxy):
+    for bench in (
+        *(bench_logs, bench_residency, bench_gpu, bench_daemon, bench_switch, bench_proxy),
+        bench_loop_lag,
+    ):
         bench.main()
 
 

@@ -4,14 +4,18 @@ It is the fake of the tests, except that ``POST /v1/chat/completions`` with ``"p
 body is answered from a bare transport: ``max_tokens`` events, of which the engine decides when
 they come. ``step``: one event of every stream every 20 ms, all in one go, as llama.cpp decodes
 all its slots in one batch. ``own``: likewise, but every stream has a beat of its own. ``none``:
-all at once.
+all at once. ``lines`` and ``garbage`` print to the log for so many seconds instead, ``line`` prints
+one line of so many megabytes, all 50 MB a second at most, and send an event for each MB at the end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import random
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +46,32 @@ DONE = b"data: [DONE]\n\n"
 def framed(data: bytes) -> bytes:
     """One chunk of a chunked body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+MB_PER_S = 50
+PART = 64 * 1024
+FLOODS = {
+    "lines": b"0.00.123.456 D slot update_slots: nothing of interest"
+    + b" and more of it" * 10
+    + b"\n",
+    "line": b"x",
+    "garbage": random.Random(7).randbytes(PART),  # noqa: S311 - no secrets
+}
+"""What is printed over and over."""
+
+
+def flood(kind: str, many: int) -> int:
+    """Print, at that speed at most, and return the megabytes; whoever reads slowly slows it."""
+    part = FLOODS[kind] * (PART // len(FLOODS[kind]))
+    began, done = time.monotonic(), 0
+    while done < many * 1e6 if kind == "line" else time.monotonic() < began + many:
+        rest = part
+        while rest:
+            rest = rest[os.write(2, rest) :]
+        done += len(part)
+        time.sleep(max(0.0, began + done / 1e6 / MB_PER_S - time.monotonic()))
+    os.write(2, b"\n")
+    return done // 1_000_000
 
 
 CHUNK, END = framed(EVENT), framed(DONE) + b"0\r\n\r\n"
@@ -92,6 +122,11 @@ class Stream(asyncio.Protocol):
                 self._beat.streams.add(self)
             case "own":
                 self._own(self._loop.time())
+            case "lines" | "line" | "garbage" as kind:
+                printed = self._loop.run_in_executor(None, flood, kind, self._left)
+                printed.add_done_callback(
+                    lambda mb: self._transport.write(CHUNK * mb.result() + END)
+                )
             case _:
                 self._transport.write(CHUNK * self._left + END)
 

@@ -212,8 +212,7 @@ class Child:
 
     def _reaped(self, code: int) -> None:
         self._output.end(1)
-        self._output.close()
-        self._closed.set()
+        self._output.close(self._closed.set)
         self._on_exit(Exit(code))
 
     # What the daemon does to it -----------------------------------------------------
