@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float32]
 
-__all__ = ["BIG", "SMALL", "Shape", "write"]
+__all__ = ["BIG", "SMALL", "THIRD", "Shape", "write"]
 
 _ACTIVE: Final = 1024
 """Tokens that occur in texts; the others have zero rows and are never chosen."""
@@ -78,6 +78,9 @@ BIG: Final = Shape(
     ssm_rank=48,
 )
 """The 27B hybrid, as the engine prints it (print_info lines of tests/corpus/gpu_logs)."""
+
+THIRD: Final = replace(BIG, layers=20)
+"""A third of it, so that two fit on one card and a third does not."""
 
 SMALL: Final = Shape(
     layers=8,
