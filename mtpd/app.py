@@ -171,6 +171,7 @@ async def daemon(
         house_runs = (
             house.operations.run,
             house.ground.hashes.run,
+            house.ground.waking.run,
             house.loop.run,
             house.reloader.watch,
             house.history.run,

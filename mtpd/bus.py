@@ -30,6 +30,7 @@ from mtpd.events import (
     EngineLoadProgress,
     EngineTransition,
     Envelope,
+    MachineResumed,
     MeasurementTaken,
     MemoryCreeps,
     OperationChanged,
@@ -197,7 +198,7 @@ def _ids(event: Event) -> dict[str, str]:
     match event:
         case DaemonStarted() | DaemonStopping() | ConfigReloaded() | ConfigRefused():
             pass
-        case StoreChanged():
+        case StoreChanged() | MachineResumed():
             pass
         case EngineTransition() | EngineLoadProgress() | ResidencyJudged() | MemoryCreeps():
             ids = {"engine": event.engine_id, "profile": event.profile}

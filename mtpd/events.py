@@ -36,6 +36,7 @@ __all__ = [
     "EngineTransition",
     "Envelope",
     "Event",
+    "MachineResumed",
     "MeasurementTaken",
     "MemoryCreeps",
     "OperationChanged",
@@ -91,6 +92,19 @@ class ConfigRefused:
     """
 
     problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineResumed:
+    """The machine was suspended and is awake again; what was measured meanwhile is discarded.
+
+    Attributes:
+        suspended_s: For how long, seconds.
+        reason: The same as one sentence.
+    """
+
+    suspended_s: float
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +203,8 @@ class RequestFinished:
         refused: Why it was rejected: full, deadline, engine, closed, removed, caller, model
             or poison; None where it was not.
         waited_s: Seconds in the queue, of all its attempts; None where no engine took it.
+        suspended_s: Seconds for which the machine was suspended meanwhile, of which no other time
+            holds any.
     """
 
     request_id: str
@@ -217,6 +233,7 @@ class RequestFinished:
     tags: tuple[str, ...] = ()
     refused: str | None = None
     waited_s: float | None = None
+    suspended_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +300,7 @@ Event = (
     | ConfigReloaded
     | ConfigRefused
     | DaemonStopping
+    | MachineResumed
     | EngineTransition
     | EngineLoadProgress
     | ResidencyJudged

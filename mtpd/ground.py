@@ -16,6 +16,7 @@ from mtpd.control.recorder import StoreRecorder
 from mtpd.control.residency import Residencies
 from mtpd.control.shapes import DeviceBudget, MemoryPlanner
 from mtpd.control.telemetry import Telemetry
+from mtpd.control.waking import Waking
 from mtpd.engine.launch import LaunchPlanner
 from mtpd.events import StoreChanged
 from mtpd.gpu.identity import pinned
@@ -87,6 +88,7 @@ class Ground:
             faults=faults,
             notes=StartNotes(directories.runtime, state=directories.state, boot_id=self._boot_id),
         )
+        self.waking = Waking(clock=clock, publish=publish)
         self.telemetry = Telemetry(
             card=card,
             hardware=config.hardware,

@@ -39,7 +39,7 @@ from mtpd.engine.client import EngineClient
 from mtpd.engine.heard import RequestFacts
 from mtpd.engine.kept import PromptCaches
 from mtpd.engine.told import KEPT, notes
-from mtpd.events import EngineTransition
+from mtpd.events import EngineTransition, MachineResumed
 from mtpd.ground import Ground
 from mtpd.logfeed import LogFeed
 from mtpd.metrics.look import look
@@ -167,6 +167,7 @@ class House:
             adopt=ground.choices.adopt,
             busy=card.busy,
             memory=ground.memory.forecast,
+            awake=ground.waking.awake,
         )
         toolbox = Toolbox(config=config, planner=ground.planner, runner=ToolRunner(ShimSpawner()))
         self.quality = QualityDesk(
@@ -178,6 +179,7 @@ class House:
             serving=held.serving,
             gate=ground.telemetry.gates.measuring,
             sha256=ground.hashes.sha256,
+            awake=ground.waking.awake,
         )
         self.recipes = Recipes(
             config=config,
@@ -362,7 +364,7 @@ class House:
                 key.profile, lines, engine_id=engine, notes=notes(facts)
             ),
             card=self.ground.residencies.keeper or self.ground.residencies.host,
-            pulse=Pulse(ask=self._probe.answers),
+            pulse=Pulse(ask=self._probe.answers, woken=self.ground.waking.woken),
             record=self.ground.residencies.record,
         )
 
@@ -377,7 +379,7 @@ class House:
         self.idle.observe(event)
         self.history.observe(event)
         self.loop.hear(event)
-        if isinstance(event, EngineTransition):
+        if isinstance(event, EngineTransition | MachineResumed):
             self.ground.telemetry.sampler.hurry()
 
     def _slots(self, profile: str) -> int:

@@ -20,50 +20,34 @@ from mtpd.actor import actor
 from mtpd.clock import rfc3339
 from mtpd.errors import ConflictError, MtpdError, StoreError, expected
 from mtpd.events import OperationChanged
-from mtpd.units import OperationId, Seq
+from mtpd.progress import ENDED, Live, Progress
 from mtpd.views import OperationView, ProgressView
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from mtpd.bus import Bus
     from mtpd.clock import Clock
+    from mtpd.progress import Run
     from mtpd.store.operations_table import OperationRows
     from mtpd.views import Json
 
-    Run = Callable[["Progress"], Awaitable[dict[str, Json]]]
     Describe = Callable[[MtpdError | None], dict[str, Json]]
 
 __all__ = ["ENDED", "Operations", "Progress"]
 
 log = structlog.get_logger()
 
-ENDED = frozenset({"done", "failed", "cancelled"})
-"""The states in which an operation stays."""
-
 _STORE_S = 2.0
 """Bound on writing down an end, which a stopping daemon waits for."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Live:
-    """An operation of this daemon's life."""
-
-    view: OperationView
-    run: Run
-    key: str | None
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    cancelled_by: str | None = None
-    ended: anyio.Event = field(default_factory=anyio.Event)
-    stale: anyio.Event = field(default_factory=anyio.Event)
-    cause: Seq | None = None
 
 
 @dataclass(slots=True, eq=False)
 class _Start:
     """A request to start, and its answer."""
 
-    live: _Live
+    live: Live
     answered: anyio.Event = field(default_factory=anyio.Event)
     answer: OperationView | MtpdError | None = None
 
@@ -72,37 +56,7 @@ class _Start:
 class _Cancel:
     """A request to end an operation that may still be queued."""
 
-    live: _Live
-
-
-class Progress:
-    """What a running operation tells about itself."""
-
-    def __init__(self, live: _Live) -> None:
-        self._live = live
-
-    @property
-    def operation_id(self) -> OperationId:
-        """The operation, for the rows and events that belong to it."""
-        return OperationId(self._live.view.id)
-
-    @property
-    def cause(self) -> Seq | None:
-        """The operation's newest event, as the cause of what it brings about."""
-        return self._live.cause
-
-    def report(self, done: int, total: int | None, note: str) -> None:
-        """Say how far it is; published now or, if that was just done, a moment later."""
-        view = self._live.view
-        if view.state in ENDED:
-            return
-        self._live.view = replace(view, progress=ProgressView(done=done, total=total, note=note))
-        self._live.stale.set()
-
-    def ending(self, note: str) -> None:
-        """Say what comes of it where it ends early; how far it was stays as it is."""
-        now = self._live.view.progress
-        self.report(now.done, now.total, note)
+    live: Live
 
 
 class Operations:
@@ -131,10 +85,10 @@ class Operations:
         self._inbox: deque[_Start | _Cancel] = deque()
         self._posted = anyio.Event()
         self._stopped = False
-        self._waiting: deque[_Live] = deque()
+        self._waiting: deque[Live] = deque()
         self._arrived = anyio.Event()
-        self._live: dict[str, _Live] = {}
-        self._running: _Live | None = None
+        self._live: dict[str, Live] = {}
+        self._running: Live | None = None
         self._unsaved: dict[str, OperationView] = {}
 
     @property
@@ -176,7 +130,7 @@ class Operations:
             error=None,
             actor=actor(),
         )
-        request = _Start(_Live(view=view, run=run, key=idempotency_key))
+        request = _Start(Live(view=view, run=run, key=idempotency_key))
         # Posted, not done here: a client that leaves meanwhile cancels this task, and a row
         # that is stored must be queued too.
         self._post(request)
@@ -211,12 +165,19 @@ class Operations:
         live = self._live.get(operation_id)
         if live is None:
             return await self.get(operation_id)
-        live.cancelled_by = live.cancelled_by or actor() or "request"
-        live.scope.cancel()
+        live.stop(f"cancelled by {actor() or 'request'}")
         if live in self._waiting:
             self._post(_Cancel(live))
             await live.ended.wait()
         return live.view
+
+    def abort(self, kinds: AbstractSet[str], reason: str) -> None:
+        """Ask the operation that runs to end, if it is of one of these kinds.
+
+        What waits is left alone: it has begun nothing that could be spoilt.
+        """
+        if self._running is not None and self._running.view.kind in kinds:
+            self._running.stop(f"aborted, because {reason}")
 
     async def ended(self, operation_id: str) -> OperationView | None:
         """Wait until an operation has ended and show it; None if there is none such."""
@@ -284,13 +245,13 @@ class Operations:
         finally:
             request.answered.set()
 
-    async def _drop(self, live: _Live) -> None:
+    async def _drop(self, live: Live) -> None:
         """End an operation that waits; one that runs is ended by its scope."""
         if live in self._waiting:
             self._waiting.remove(live)
             await self._end(live, "cancelled")
 
-    def _accepted(self, live: _Live, stored: OperationView) -> OperationView:
+    def _accepted(self, live: Live, stored: OperationView) -> OperationView:
         """Queue a new operation; show the earlier one that has the same key otherwise."""
         if stored.id == live.view.id:
             self._live[stored.id] = live
@@ -309,7 +270,7 @@ class Operations:
             self._arrived = anyio.Event()
             await self._arrived.wait()
 
-    async def _perform(self, live: _Live) -> None:
+    async def _perform(self, live: Live) -> None:
         self._running = live
         try:
             live.view = replace(live.view, state="running", started_at=self._now())
@@ -323,7 +284,7 @@ class Operations:
         finally:
             self._running = None
 
-    async def _outcome(self, live: _Live) -> tuple[str, dict[str, Json] | None]:
+    async def _outcome(self, live: Live) -> tuple[str, dict[str, Json] | None]:
         """Run an operation to its end: the state it ends in, with its result or its problem."""
         if live.scope.cancel_called:
             return "cancelled", None
@@ -342,19 +303,19 @@ class Operations:
             return "failed", self._describe(problem)
         return "cancelled", None
 
-    async def _tell_progress(self, live: _Live) -> None:
+    async def _tell_progress(self, live: Live) -> None:
         while True:
             await live.stale.wait()
             live.stale = anyio.Event()
             self._tell(live)
             await anyio.sleep(self._progress_every_s)
 
-    async def _end(self, live: _Live, state: str, value: dict[str, Json] | None = None) -> None:
+    async def _end(self, live: Live, state: str, value: dict[str, Json] | None = None) -> None:
         """Store, tell and forget an operation that ended."""
         # A daemon that is interrupted right here comes by again and must not change the end.
         if live.view.state not in ENDED:
             now = live.view.progress
-            progress = now.cancelled(by=live.cancelled_by) if state == "cancelled" else now
+            progress = now.cancelled(live.stopped) if state == "cancelled" else now
             live.view = replace(
                 live.view,
                 state=state,
@@ -382,7 +343,7 @@ class Operations:
             if self._unsaved.get(stored.id) is stored:
                 del self._unsaved[stored.id]
 
-    def _tell(self, live: _Live) -> None:
+    def _tell(self, live: Live) -> None:
         changed = OperationChanged(operation=live.view)
         live.cause = self._bus.publish(changed, cause=live.cause).seq
 

@@ -239,9 +239,9 @@ class ProgressView:
     total: int | None
     note: str
 
-    def cancelled(self, *, by: str | None) -> ProgressView:
-        """How far it was when it was cancelled, by whom, and what it said last."""
-        who = "the daemon stopped" if by is None else f"cancelled by {by}"
+    def cancelled(self, why: str | None) -> ProgressView:
+        """How far it was when it was cancelled, why if not by the end, and what it said last."""
+        who = "the daemon stopped" if why is None else why
         return dataclasses.replace(self, note=f"{who}; {self.note}" if self.note else who)
 
 

@@ -35,6 +35,7 @@ class Exclusion(enum.StrEnum):
     """Why a request does not count."""
 
     CANCELLED = "cancelled"
+    SUSPENDED = "suspended"
     TRUNCATED = "truncated"
     THROTTLED = "throttled"
     DEGENERATE = "degenerate"
@@ -60,6 +61,7 @@ class Request:
         cancelled: Whether the client went away.
         truncated: Whether the engine dropped a part of the context.
         throttled: Whether the card was throttled meanwhile.
+        suspended: Whether the machine slept meanwhile, or the engine was not asked since.
         repeated: Whether the text is known to repeat itself.
     """
 
@@ -76,6 +78,7 @@ class Request:
     cancelled: bool = False
     truncated: bool = False
     throttled: bool = False
+    suspended: bool = False
     repeated: bool = False
 
 
@@ -112,6 +115,7 @@ def usable(one: Request) -> Usable | Exclusion:
     Whether the text repeats itself is also judged from its acceptance: ``is_degenerate``.
     """
     for flag, why in (
+        (one.suspended, Exclusion.SUSPENDED),
         (one.cancelled, Exclusion.CANCELLED),
         (one.truncated, Exclusion.TRUNCATED),
         (one.throttled, Exclusion.THROTTLED),

@@ -304,7 +304,7 @@ class Effects:
             raise
         except BaseException:
             with anyio.move_on_after(OUTCOME_S, shield=True):
-                await self._journal.outcome(view.id, await self._aborted(progress.operation_id))
+                await self._journal.outcome(view.id, await self._aborted(progress))
             raise
         await self._journal.outcome(view.id, self._serves(decision))
 
@@ -322,9 +322,13 @@ class Effects:
             raise
         self._on_switched("done", self._clock.now() - began_s)
 
-    async def _aborted(self, operation_id: str) -> str:
-        kept = await self._measurements.list(MeasurementFilter(operation_id=operation_id))
-        return f"aborted, because a request came or the daemon ends; {len(kept)} repetitions kept"
+    async def _aborted(self, progress: Progress) -> str:
+        where = MeasurementFilter(operation_id=progress.operation_id)
+        kept = await self._measurements.list(where)
+        why = progress.stopped
+        if why is None or not why.startswith("aborted"):
+            why = "aborted, because a request came or the daemon ends"
+        return f"{why}; {len(kept)} repetitions kept"
 
     def _serves(self, decision: Decision) -> str:
         """What serves after it: what was switched to, or what was measured beside."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from mtpd.gpu import gate
+from mtpd.suspend import lasted_s
 from mtpd.types import Value
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ COOL_S: Final = 600.0
 """How long a card may take to cool before a measurement is given up."""
 
 _KEPT: Final = round(gate.RELATIVE_S / SAMPLE_S) + 1
-
-Edges = deque[tuple[float, "Reading[float]"]]
 
 
 class Gates:
@@ -66,7 +65,7 @@ class Gates:
             self._limit_c = hardware.gate_edge_c or DEFAULT_EDGE_C
             self._cap_w = hardware.power_cap_w
             self._kind = hardware.gate
-        self._shown = _edges()
+        self._shown = _Edges(clock)
 
     @property
     def edge_limit_c(self) -> float | None:
@@ -85,7 +84,9 @@ class Gates:
         does not become right by waiting.
         """
         began = self._clock.now()
-        edges = _edges()  # its own: who asks for the status meanwhile must not shorten the hold
+        edges = _Edges(
+            self._clock
+        )  # its own: who asks for the status meanwhile must not shorten the hold
         while True:
             sample, (cooling, cap) = await self._look(edges)
             edge = sample.reading.edge_c
@@ -95,7 +96,7 @@ class Gates:
                 kind=self._kind,
                 edge_c=edge.value if isinstance(edge, Value) else None,
             )
-            waits = cooling.state == "failed" or len(edges) < gate.HOLD
+            waits = cooling.state == "failed" or len(edges.kept) < gate.HOLD
             hopeless = cap.state not in {"passed", "not_applicable"}
             if result.passed or hopeless or not waits:
                 return result
@@ -117,11 +118,11 @@ class Gates:
         limits = await self._sampler.power_cap()
         return gate.cap(limits, wanted_w=self._cap_w, held=self._sampler.cap_held())
 
-    async def _look(self, edges: Edges) -> tuple[Sample, tuple[GateView, GateView]]:
+    async def _look(self, edges: _Edges) -> tuple[Sample, tuple[GateView, GateView]]:
         sample = await self._sampler.fresh()
-        edges.append((sample.at_s, sample.reading.edge_c))
+        edges.add(sample.at_s, sample.reading.edge_c)
         cap = await self._cap()
-        return sample, (self._cooling(tuple(edges)), cap)
+        return sample, (self._cooling(tuple(edges.kept)), cap)
 
     def _cooling(self, edges: Sequence[tuple[float, Reading[float]]]) -> GateView:
         if self._kind == "relative":
@@ -129,5 +130,20 @@ class Gates:
         return gate.cooling([edge for _, edge in edges], limit_c=self._limit_c)
 
 
-def _edges() -> Edges:
-    return deque(maxlen=_KEPT)
+class _Edges:
+    """The latest edge temperatures of a machine that was awake between them.
+
+    A card that slept is cool, and its first temperatures say nothing of how it rests.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._slept = clock, clock.slept()
+        self.kept: deque[tuple[float, Reading[float]]] = deque(maxlen=_KEPT)
+
+    def add(self, at_s: float, edge_c: Reading[float]) -> None:
+        """Take one more; after a suspend it is the first."""
+        slept = self._clock.slept()
+        if lasted_s(self._slept, slept):
+            self._slept = slept
+            self.kept.clear()
+        self.kept.append((at_s, edge_c))

@@ -14,6 +14,7 @@ from mtpd.clock import rfc3339
 from mtpd.events import RequestFinished
 from mtpd.history_views import UNITS, DeviceLimitsView, HistoryView, MissingView, SeriesView
 from mtpd.series import Series, grid
+from mtpd.suspend import lasted_s
 from mtpd.types import Absent, NotApplicable, Value
 from tuner.power import token_j
 
@@ -92,6 +93,7 @@ class History:
         self._missing: dict[str, str] = {}
         self._vram_total: int | None = None
         self._passed: tuple[float, int] | None = None
+        self._slept = clock.slept()
 
     async def run(self) -> None:
         """Take every reading of the sampler, for ever."""
@@ -102,26 +104,28 @@ class History:
 
     def sampled(self, sample: Sample) -> None:
         """A reading of the device was taken: the moment to look at the queue as well."""
+        slept = self._clock.slept()
+        if lasted_s(self._slept, slept):
+            self._slept, self._passed = slept, None
         for name in DEVICE:
-            self._read(name, sample.at_s, getattr(sample.reading, name))
+            self._read(name, sample.at_s + slept, getattr(sample.reading, name))
         total = sample.reading.vram_total_bytes
         if isinstance(total, Value):
             self._vram_total = total.value
         queue, now_s = self._queue(), self._clock.now()
-        self._add("requests_in_flight", now_s, queue.in_flight)
-        self._add("requests_waiting", now_s, queue.waiting)
+        self._add("requests_in_flight", now_s + slept, queue.in_flight)
+        self._add("requests_waiting", now_s + slept, queue.waiting)
         passed, before = self._requests.passed, self._passed
         if before is not None and now_s > before[0]:
-            self._add(
-                "stream_tps", now_s, (passed - before[1]) / (now_s - before[0]), now_s - before[0]
-            )
+            passed_s = now_s - before[0]
+            self._add("stream_tps", now_s + slept, (passed - before[1]) / passed_s, passed_s)
         self._passed = (now_s, passed)
 
     def observe(self, event: Event) -> None:
         """An event of the bus; requests that have finished say how fast they were."""
-        if not isinstance(event, RequestFinished):
+        if not isinstance(event, RequestFinished) or event.suspended_s:
             return
-        now_s, tokens, decode_s = self._clock.now(), event.generated, event.decode_s
+        now_s, tokens, decode_s = self._now(), event.generated, event.decode_s
         if event.prompt_tokens is not None and event.prompt_s:
             read = event.prompt_tokens - (event.cached_tokens or 0)
             if read > 0:
@@ -130,7 +134,8 @@ class History:
             return
         self._add("decode_tps", now_s, tokens / decode_s, decode_s)
         if event.alone:  # else the card worked for others, too
-            around = self._sampler.around(now_s - decode_s, now_s)
+            ended_s = self._clock.now()
+            around = self._sampler.around(ended_s - decode_s, ended_s)
             joules = token_j(around.power_mean_w, decode_s=decode_s, tokens=tokens)
             if joules is not None:
                 self._add("joules_per_token", now_s, joules, tokens)
@@ -141,7 +146,7 @@ class History:
         Each position counts where all before it were accepted, the first where there was a
         draft.
         """
-        now_s, before = self._clock.now(), moved.drafts
+        now_s, before = self._now(), moved.drafts
         for position, accepted in enumerate((moved.per_position or ())[:POSITIONS], 1):
             if before <= 0:
                 return
@@ -160,7 +165,7 @@ class History:
             since_s: How far back.
             step_s: Wanted length of a step; may become longer.
         """
-        now_s, now = self._clock.now(), self._clock.utc()
+        now_s, now = self._now(), self._clock.utc()
         wanted = grid(now_s, since_s=since_s, step_s=step_s)
         names = set(UNITS) if metrics is None else metrics
         device = self._limits.device
@@ -181,6 +186,10 @@ class History:
                 if name in names
             ),
         )
+
+    def _now(self) -> float:
+        """Seconds on an axis that does not stand still while the machine sleeps: a gap is one."""
+        return self._clock.now() + self._clock.slept()
 
     def _reasons(self) -> list[tuple[str, str]]:
         """Every metric of which nothing was seen, and why."""

@@ -6,6 +6,7 @@ across lives of the daemon. It takes no decision (``mtpd.control.loop``).
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
@@ -109,6 +110,8 @@ class LiveTraffic:
         self._unsaved: set[str] = set()
         self._later: set[str] = set()
         self._saved_s = clock.now()
+        self._woke_s: float | None = None
+        self._proven: dict[str, float] = {}
 
     async def restore(self) -> None:
         """Take over what earlier lives of the daemon learnt."""
@@ -203,7 +206,8 @@ class LiveTraffic:
         if profile is None or event.depth > profile.drafter.max_depth:
             return  # the configuration has changed meanwhile
         slowed = self._around(at_s - event.duration_s, at_s).slowed is not None
-        one = to_request(event, profile.arm(event.depth), throttled=slowed)
+        suspended = bool(event.suspended_s) or self._unproven(event, at_s)
+        one = to_request(event, profile.arm(event.depth), throttled=slowed, suspended=suspended)
         if event.outcome != "rejected":
             self.of(profile).asked[Asked(event.pool, event.tags)] = at_s
         if one is None:
@@ -221,7 +225,7 @@ class LiveTraffic:
         if event.pool:
             own = by_pool.get(event.pool, Demand())
             by_pool = by_pool | {event.pool: own.look(at_s, tokens)}
-        cache_s = _cache_s(event)
+        cache_s = None if suspended else _cache_s(event)
         self.remember(
             profile,
             replace(
@@ -250,6 +254,23 @@ class LiveTraffic:
             self.remember(profile, state)
             if profile.opaque is None:
                 await self._meter.moved(profile.name, event.engine_id)
+
+    def resumed(self, at_s: float) -> None:
+        """The machine was suspended: nothing counts before an engine is seen to serve as before."""
+        self._woke_s = at_s
+        for known in self._watched.values():
+            known.began_s = None  # a start that was slept through was not timed
+
+    def proven(self, profile: str, at_s: float) -> None:
+        """An engine answers, and its residency was judged."""
+        self._proven[profile] = at_s
+
+    def _unproven(self, event: RequestFinished, at_s: float) -> bool:
+        """Whether an engine began a request before it was asked again after a suspend."""
+        if self._woke_s is None:
+            return False
+        began_s = at_s - event.duration_s + (event.waited_s or 0.0)
+        return began_s < max(self._woke_s, self._proven.get(event.profile, math.inf))
 
     def grows(self, event: MemoryCreeps, growth: Growth) -> None:
         """An engine's device memory grows while it serves."""

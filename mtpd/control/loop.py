@@ -17,14 +17,17 @@ import structlog
 from mtpd.control.live_rows import profile_view
 from mtpd.control.remembered import Said
 from mtpd.control.sensing import Found, Use
+from mtpd.control.waking import MEASURING
 from mtpd.errors import MtpdError
 from mtpd.events import (
     DecisionMade,
     DeviceCapChanged,
     EngineTransition,
+    MachineResumed,
     MemoryCreeps,
     OperationChanged,
     RequestFinished,
+    ResidencyJudged,
 )
 from mtpd.live_views import LiveView
 from mtpd.units import MIB
@@ -127,8 +130,12 @@ class ControlLoop:
             case RequestFinished():
                 self._ended_s = self._clock.now()
                 self._inbox.append((self._ended_s, event))
-            case EngineTransition() | MemoryCreeps():
+            case EngineTransition() | MemoryCreeps() | ResidencyJudged():
                 self._inbox.append((self._clock.now(), event))
+            case MachineResumed():
+                self._ended_s = self._clock.now()  # whoever wakes a machine is about to use it
+                self._inbox.append((self._ended_s, event))
+                self._operations.abort(MEASURING, event.reason)
             case DecisionMade() | DeviceCapChanged() | OperationChanged():
                 pass
             case _:
@@ -204,6 +211,10 @@ class ControlLoop:
                 await self._moved(event, at_s)
             case MemoryCreeps():
                 self._traffic.grows(event, _growth(event))
+            case MachineResumed():
+                self._traffic.resumed(at_s)
+            case ResidencyJudged():
+                self._traffic.proven(event.profile, at_s)
             case _:
                 pass
 

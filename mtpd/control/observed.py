@@ -26,13 +26,17 @@ COUNTED: Final = frozenset({"complete", "client_gone"})
 """Outcomes that say something; one that was refused or lost was not decoded as usual."""
 
 
-def to_request(finished: RequestFinished, arm: Arm, *, throttled: bool) -> Request | None:
+def to_request(
+    finished: RequestFinished, arm: Arm, *, throttled: bool, suspended: bool = False
+) -> Request | None:
     """The request, or None where it says nothing about decoding.
 
     Args:
         finished: What was relayed.
         arm: What served it.
         throttled: Whether the card was slowed meanwhile.
+        suspended: Whether the machine was suspended meanwhile, or its engine is not known to
+            have outlived that.
     """
     generates = finished.path.rstrip("/").rpartition("/")[2] in GENERATES
     if not finished.engine_id or not generates or finished.outcome not in COUNTED:
@@ -54,6 +58,7 @@ def to_request(finished: RequestFinished, arm: Arm, *, throttled: bool) -> Reque
         cancelled=finished.outcome == "client_gone",
         truncated=finished.truncated,
         throttled=throttled,
+        suspended=suspended,
     )
 
 

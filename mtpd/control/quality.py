@@ -72,6 +72,7 @@ class QualityDesk:
         serving: What serves now.
         gate: Waits until a speed may be measured.
         sha256: The hash of a model file, where it is known.
+        awake: Does not return where the machine was suspended since an operation began.
     """
 
     def __init__(
@@ -85,11 +86,12 @@ class QualityDesk:
         serving: Callable[[], Arm | None],
         gate: Callable[[], Awaitable[GateResult]],
         sha256: Callable[[str], Awaitable[str | None]],
+        awake: Callable[[], Awaitable[None]],
     ) -> None:
         self._config, self._toolbox, self._rows = config, toolbox, rows
         self._operations = operations
         self._hold, self._serving, self._gate = hold, serving, gate
-        self._sha256 = sha256
+        self._sha256, self._awake = sha256, awake
 
     # What is ordered ----------------------------------------------------------------
 
@@ -273,6 +275,7 @@ class QualityDesk:
             context=request.context,
             heard=heard,
         )
+        await self._awake()
         count, notes = len(out.running), []
         if count != request.chunks:
             notes.append(f"the text has {count} chunks; {request.chunks} were asked for")
@@ -323,6 +326,7 @@ class QualityDesk:
                 repetitions=repetitions,
                 heard=lambda at: progress.report(*at, f"{model}: test {at[0] + 1} of {at[1]}"),
             )
+            await self._awake()
             view = BaselineView(
                 id=0,
                 at="",

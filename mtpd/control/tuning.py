@@ -119,13 +119,14 @@ class Recorder(Protocol):
 
 
 class _Collecting:
-    """A sink that remembers what went through it."""
+    """A sink that remembers what went through it, none of it measured across a suspend."""
 
-    def __init__(self, inner: Sink) -> None:
-        self._inner = inner
+    def __init__(self, inner: Sink, awake: Callable[[], Awaitable[None]]) -> None:
+        self._inner, self._awake = inner, awake
         self.taken: list[MeasurementView] = []
 
     async def add(self, repetition: Repetition) -> MeasurementView:
+        await self._awake()
         view = await self._inner.add(repetition)
         self.taken.append(view)
         return view
@@ -185,6 +186,7 @@ class Tuning:
         adopt: Callable[[DecisionView, PoolInputs | None], None],
         busy: Callable[[], str | None],
         memory: Callable[[Profile], Awaitable[MemoryForecast]],
+        awake: Callable[[], Awaitable[None]],
     ) -> None:
         self._config = config
         self._calibrator = calibrator
@@ -194,7 +196,7 @@ class Tuning:
         self._chosen = chosen
         self._adopt = adopt
         self._busy = busy
-        self._memory = memory
+        self._memory, self._awake = memory, awake
 
     async def run(
         self, plan: TuningPlan, operation_id: str, progress: OperationProgress
@@ -230,7 +232,7 @@ class Tuning:
         progress: OperationProgress,
         warnings: tuple[str, ...],
     ) -> tuple[dict[str, Json], Arm | None]:
-        sink = _Collecting(self._recorder.sink(operation_id))
+        sink = _Collecting(self._recorder.sink(operation_id), self._awake)
         witness = _Witness(hold)
         found = _Found()
         arm: Arm | None = None
@@ -256,6 +258,7 @@ class Tuning:
                     raise
                 history, why = error.history, str(error)  # the other members are still compared
                 found.unmeasured.append(f"{profile.name}: {error.why}")
+            await self._awake()
             seen = await _summarised(history)
             inputs = replace(
                 task, notes=(*task.notes, *seen_notes(forecast, seen), *warnings), history=history

@@ -35,6 +35,10 @@ class EnergyCount:
             return Absent("the card has told neither its energy nor its power yet")
         return Value(self._joules, self._source)
 
+    def pause(self) -> None:
+        """Nothing is known between the last reading and the next."""
+        self._last = None
+
     def add(self, sample: PowerSample) -> None:
         """Take the next reading."""
         before, self._last = self._last, sample

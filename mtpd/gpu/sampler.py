@@ -2,7 +2,8 @@
 
 One loop per device, through the telemetry thread. The newest readings are kept in a ring;
 a measurement opens a window, which has a reading exactly at both of its edges. Changes of
-state, power cap and throttling are told as events, single readings are not.
+state, power cap and throttling are told as events, single readings are not. After a suspend of
+the machine it begins anew: what was read before says nothing of the card that woke up.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio import from_thread
 
+from mtpd import suspend
 from mtpd.events import DeviceCapChanged, DeviceStateChanged, DeviceThrottled
 from mtpd.gpu.base import SLOW_FIELDS, absent_everywhere, no_cap
 from mtpd.gpu.energy import EnergyCount
@@ -116,6 +118,7 @@ class Sampler:
         self._provider = provider
         self._thread = thread
         self._clock = clock
+        self._slept = clock.slept()
         self._publish = publish
         self._serving = serving
         self._wanted_cap_w = wanted_cap_w
@@ -255,6 +258,7 @@ class Sampler:
 
     async def _take(self, *, slow: bool) -> Sample:
         found = await self._thread.ask(lambda: self._read(slow=slow))
+        self._note_suspend()
         stale = isinstance(found, Absent)
         sample = (
             Sample(self._clock.now(), absent_everywhere(found.reason))
@@ -290,6 +294,17 @@ class Sampler:
         self._note_changes(sample.reading)
         self._taken.set()
         self._taken = anyio.Event()
+
+    def _note_suspend(self) -> None:
+        """Forget the readings of before, whoever else has noticed it by now."""
+        lasted_s = suspend.lasted_s(self._slept, slept := self._clock.slept())
+        if not lasted_s:
+            return
+        self._slept, self._slow = slept, None
+        self._ring.clear()
+        self._energy.pause()
+        for window in self._windows:
+            window.spoil(suspend.sentence(lasted_s))
 
     def _note_state(self, state: DeviceState) -> None:
         if state.name != self.state.name:

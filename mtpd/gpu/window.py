@@ -35,7 +35,7 @@ class Window:
         """Whether the last edge was read."""
         self._idle_w = idle_w
         self._samples: list[PowerSample] = []
-        self._lost = False
+        self._lost: str | None = None
 
     @property
     def samples(self) -> tuple[PowerSample, ...]:
@@ -47,14 +47,18 @@ class Window:
         if self._samples and sample.at_s <= self._samples[-1].at_s:
             return
         if len(self._samples) >= MOST:
-            self._lost = True
+            self._lost = "the window has no last edge"
             return
         self._samples.append(sample)
 
+    def spoil(self, why: str) -> None:
+        """It has a hole: nothing of it counts any more."""
+        self._lost = why
+
     def energy(self) -> power.Energy | Unknown:
         """Joules from edge to edge."""
-        if not self.closed or self._lost:
-            return Unknown("the window has no last edge")
+        if not self.closed or self._lost is not None:
+            return Unknown(self._lost or "the window has no last edge")
         return power.measured(self._samples)
 
     def net_j(self) -> float | Unknown:

@@ -146,7 +146,8 @@ class Metrics:
             ("mtpd_accepted_tokens_total", event.accepted),
         ):
             self._count(name, count, profile)
-        if event.generated is not None and event.decode_s is not None:
+        timed = event.generated is not None and event.decode_s is not None
+        if timed and not event.suspended_s:
             self._count("mtpd_timed_tokens_total", event.generated, profile)
             self._count("mtpd_decode_seconds_total", event.decode_s, profile)
 

@@ -38,6 +38,7 @@ from mtpd.proxy.quotas import Quotas, Visit
 from mtpd.proxy.relay import Exchange
 from mtpd.proxy.usage import usage_of
 from mtpd.proxy.wishes import DEADLINE_HEADER, BadWish, Wishes, wishes
+from mtpd.suspend import lasted_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -99,6 +100,7 @@ class Record:
     wishes: Wishes
     visit: Visit
     began: float
+    slept: float
     shown: OpenRequest
     outcome: str = "failed"
     status: int = 500
@@ -155,7 +157,9 @@ class Carrier:
             caller=visit.caller,
             came=self._clock.now(),
         )
-        record = Record(shown.id, request.path, profile, asked, visit, shown.came, shown)
+        record = Record(
+            shown.id, request.path, profile, asked, visit, shown.came, self._clock.slept(), shown
+        )
         record.herald = self._herald(order, record)
         headers = {**self._headers, **served_by(profile, order.why)}
         exchange = Exchange(request, order, headers=headers)
@@ -357,6 +361,7 @@ class Carrier:
                 refused=record.refused,
                 duration_s=self._clock.now() - record.began,
                 waited_s=record.waited_s,
+                suspended_s=lasted_s(record.slept, self._clock.slept()),
                 prompt_tokens=usage.prompt_tokens,
                 completion_tokens=usage.completion_tokens,
                 decode_tps=usage.decode_tps,

@@ -199,7 +199,7 @@ class Ledger:
         def select(conn: sqlite3.Connection) -> tuple[LedgerRow, ...]:
             cursor = conn.execute(
                 f"SELECT {_COLUMNS} FROM engine_starts WHERE ended_at IS NULL"  # noqa: S608 - constant
-                " ORDER BY intent_at, rowid"
+                " ORDER BY rowid"
             )
             return tuple(_row(values) for values in cursor)
 

@@ -92,6 +92,8 @@ class Life:
         self.listening, self.ended = anyio.Event(), anyio.Event()
         self.refused, self.refusal = anyio.Event(), Cause(failure=FailureClass.CONFIG, reason="")
         self.lost, self.lost_line = anyio.Event(), ""
+        self.judged: Verdict | None = None
+        """The verdict on it now, once it serves."""
         self.before: MemoryLook | None = None
         self.ready: MemoryLook | None = None
         self.witnesses: Witnesses | None = None

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
+from mtpd.suspend import lasted_s
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from mtpd.clock import Clock
     from mtpd.types import LaunchPlan
@@ -30,6 +32,13 @@ class Ask(Protocol):
         """Whether it answered; waits as long as it is let, and never raises."""
 
 
+async def never_suspended(after: int) -> int:
+    """Wait for ever for the first suspend."""
+    if after >= 0:
+        await anyio.sleep_forever()
+    return 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pulse:
     """How a serving engine is watched.
@@ -39,13 +48,16 @@ class Pulse:
         every_s: Seconds between two questions.
         patience_s: Seconds of silence after which the engine counts as hung.
         last_s: Seconds in which it must answer one last question then. The silence may be
-            the daemon's own: a machine that stood still has asked nothing meanwhile.
+            the daemon's own: a process that stood still has asked nothing meanwhile.
+        woken: Returns once the machine has been suspended more often than that, and is awake:
+            how often it was.
     """
 
     ask: Ask
     every_s: float = 5.0
     patience_s: float = 120.0
     last_s: float = 5.0
+    woken: Callable[[int], Awaitable[int]] = never_suspended
 
     async def until_lost(
         self, plan: LaunchPlan, *, clock: Clock, printed_at: Callable[[], float]
@@ -57,11 +69,14 @@ class Pulse:
             clock: Measures the silence.
             printed_at: When the engine printed something last.
         """
-        answered_at = clock.now()
+        answered_at, slept = clock.now(), clock.slept()
         while True:
             while clock.now() - max(answered_at, printed_at()) < self.patience_s:
                 await anyio.sleep(self.every_s)
-                if await self._answers(plan, self.patience_s):
+                answers = await self._answers(plan, self.patience_s)
+                if lasted_s(slept, now := clock.slept()):
+                    answers, slept = True, now  # a card that wakes up is given all the patience
+                if answers:
                     answered_at = clock.now()
             if not await self._answers(plan, self.last_s):
                 return f"has neither answered nor printed anything for {self.patience_s:g} s"

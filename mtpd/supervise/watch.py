@@ -1,13 +1,14 @@
 """Looks after one serving engine: it answers, it has its card, it keeps its memory.
 
-Each of the three runs until it has something to say, and says it as an event. Covers the
+Each of the three runs until it has something to say, and says it as an event. After a suspend
+of the machine it is asked for tokens and its residency is judged anew. Covers the
 looking only; what follows is decided in ``machine`` and, about the residency, above it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
@@ -80,11 +81,13 @@ class Watch:
             verdict: Its residency when it became ready.
             printed_at: When it printed something last.
         """
+        life.judged = verdict
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._device, life)
             if life.ready is not None:
                 tasks.start_soon(self._memory, life, life.ready, verdict)
             if self._pulse is not None:
+                tasks.start_soon(self._again, life, self._pulse.woken)
                 reason = await self._pulse.until_lost(
                     life.plan, clock=self._clock, printed_at=printed_at
                 )
@@ -105,6 +108,27 @@ class Watch:
             log.warning("engine.device_lost_denied", engine=life.engine_id, line=line)
             life.lost = anyio.Event()
 
+    async def _again(self, life: Life, woken: Callable[[int], Awaitable[int]]) -> None:
+        """A card may come back from a suspend without its memory; ``/health`` does not know.
+
+        An answer that is merely late is the pulse's business, and memory that is gone that of
+        ``_memory``; another program is asked nothing. Who serves as before is judged so again.
+        """
+        seen = await woken(-1)
+        while True:
+            seen = await woken(seen)
+            if life.plan.opaque is None and await self._probe.fails(life.plan):
+                self._post(Broken(start=life.start, now=self._clock.now(), cause=_WOKE_BROKEN))
+                return
+            ready, now = life.ready, None
+            if ready is not None:
+                now = await self._card.following(life.engine_id, life.pid)
+            found = life.judged
+            if found is not None and ready is not None and now is not None:
+                found = rejudge(found, ready=ready, now=now)
+            if found is not None and found is life.judged:
+                self._post(Judged(start=life.start, verdict=found))
+
     async def _memory(self, life: Life, ready: MemoryLook, verdict: Verdict) -> None:
         """Judge again with every look at the card; only what is worse three times counts."""
         record_tps = await self._record(life.plan)
@@ -117,6 +141,7 @@ class Watch:
             row = row + 1 if found.label != verdict.label else 0
             if row >= LOOKS:
                 verdict, row = replace(found, room_bytes=room(life.before, now)), 0
+                life.judged = verdict
                 self._post(Judged(start=life.start, verdict=verdict))
             if creep.add(now):
                 self._creeps(life, creep)
@@ -130,6 +155,13 @@ class Watch:
         rate = Rate(tps=tps, record_tps=record_tps)
         found = conclude(replace(life.witnesses, rate=rate))
         return found if verdict.passes else verdict
+
+
+_WOKE_BROKEN: Final = Cause(
+    failure=FailureClass.DEVICE_LOST,
+    reason="since the machine was suspended, the engine answers errors only",
+    hint="look for amdgpu in the kernel log; the model is loaded again",
+)
 
 
 def device_lost(line: str) -> Cause:

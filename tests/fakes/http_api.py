@@ -127,7 +127,8 @@ class Engine:
         if self.script.lose_card_at_token is not None:
             self.lost = self.lost or self.tokens >= self.script.lose_card_at_token
             if self.lost:
-                self.log.say("E", f"srv  update_slots: decode() failed: {LOST}")
+                if self.script.say_lost:
+                    self.log.say("E", f"srv  update_slots: decode() failed: {LOST}")
                 raise web.HTTPInternalServerError
 
 

@@ -43,6 +43,7 @@ class Script:
         machine: Root of the fake sysfs tree that shows the card's memory, or None.
         keep_vram: The card does not get it back at the end.
         lose_card_at_token: From this token on completions are errors, and health is fine.
+        say_lost: Whether the log says that it is lost.
         acceptance: Conditional rate of each draft position; the last one holds for the rest.
         tps0: Tokens per second at depth 0.
         row_cost: c of the step time t0 (1 + c k) with k drafted rows.
@@ -80,6 +81,7 @@ class Script:
     machine: str | None = None
     keep_vram: bool = False
     lose_card_at_token: int | None = None
+    say_lost: bool = True
     acceptance: tuple[float, ...] = (0.9, 0.7)
     tps0: float = 50.0
     row_cost: float = 0.41

@@ -117,6 +117,25 @@ async def test_an_engine_that_answers_late_because_of_a_long_batch_is_not_lost(
         tasks.cancel_scope.cancel()
 
 
+async def test_an_engine_that_wakes_up_slowly_is_given_all_the_patience(tmp_path: Path) -> None:
+    time = FakeClock()
+    plan = plan_of("x", path=tmp_path / "engine.sock")
+    woke_at = 0.0
+
+    async def ask(plan: LaunchPlan) -> bool:
+        nonlocal woke_at
+        time.advance(10.0)
+        if time.now() == 1020.0:  # nearly all the patience is gone by now
+            time.suspend(28_800.0)
+            woke_at = time.now()
+        return False
+
+    pulse = Pulse(ask=ask, every_s=0.0, patience_s=30.0)
+    with anyio.fail_after(10):
+        await pulse.until_lost(plan, clock=time, printed_at=lambda: 0.0)
+    assert time.now() == woke_at + 30.0 + 10.0  # and the last question
+
+
 async def test_a_daemon_that_stood_still_asks_once_more_before_it_calls_an_engine_lost(
     tmp_path: Path,
 ) -> None:

@@ -9,13 +9,16 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from mtpd.control.waking import Waking
 from mtpd.engine.client import EngineClient
 from mtpd.errors import UpstreamError
 from mtpd.events import MemoryCreeps, ResidencyJudged
 from mtpd.supervise.keeper import CardKeeper
 from mtpd.supervise.probe import EngineProbe
+from mtpd.supervise.pulse import Pulse
 from mtpd.types import EngineKey
 from mtpd.units import MIB, DeviceKey
+from tests.fakes.clock import FakeClock
 from tests.fakes.supervision import Stage, scripted, until
 from tests.fakes.telemetry import Panel, Seen, holding
 
@@ -201,6 +204,84 @@ async def test_an_engine_that_answers_errors_after_a_lost_card_is_killed(tmp_pat
         failure = actor.view().failure
         assert failure is not None
         assert failure.failure == "device_lost"
+
+
+class Nights:
+    """Suspends that a test decides on."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.waking = Waking(clock=self.clock, publish=lambda _event: None)
+        self.watched = anyio.Event()
+
+    async def woken(self, after: int) -> int:
+        if after >= 0:
+            self.watched.set()
+        return await self.waking.woken(after)
+
+    async def end(self) -> None:
+        await self.watched.wait()
+        self.clock.suspend(28_800.0)
+        self.waking.look()
+
+
+def sleeping(directory: Path, mib: int | None, nights: Nights) -> Scene:
+    probe = EngineProbe()
+    return Scene(directory, mib, pulse=Pulse(ask=probe.answers, woken=nights.woken))
+
+
+@pytest.mark.parametrize("counters", [True, False])
+async def test_a_healthy_engine_is_asked_and_judged_anew_after_a_suspend(
+    tmp_path: Path,
+    printed: int,
+    counters: bool,  # noqa: FBT001
+) -> None:
+    nights = Nights()
+    scene = sleeping(tmp_path, printed if counters else None, nights)
+    async with scene.stage.running() as actor:
+        actor.start(scene.plan())
+        before = await actor.settled()
+        await scene.panel.more()
+        assert len(scene.judged()) == 1
+        await nights.end()
+        await until(lambda: len(scene.judged()) == 2)
+        await scene.panel.more()
+        assert scene.judged()[0] == scene.judged()[1]
+        after = actor.view()
+        assert (after.state, after.pid, after.id) == ("ready", before.pid, before.id)
+
+
+async def test_an_engine_that_answers_errors_since_a_suspend_is_started_anew(
+    tmp_path: Path,
+) -> None:
+    nights = Nights()
+    scene = sleeping(tmp_path, None, nights)
+    async with scene.stage.running() as actor:
+        actor.start(scene.plan(lose_card_at_token=8, say_lost=False))
+        assert (await actor.settled()).state == "ready"
+        await nights.end()
+        await until(lambda: "backoff" in scene.stage.states())
+        failure = actor.view().failure
+        assert failure is not None
+        assert failure.failure == "device_lost"
+        assert failure.reason == "since the machine was suspended, the engine answers errors only"
+
+
+async def test_memory_that_a_suspend_took_is_no_proof_that_it_serves_as_before(
+    tmp_path: Path, printed: int
+) -> None:
+    nights = Nights()
+    scene = sleeping(tmp_path, printed, nights)
+    async with scene.stage.running() as actor:
+        actor.start(scene.plan())
+        await actor.settled()
+        assert scene.judged() == ["resident"]
+        scene.panel.vram_mib = 11
+        scene.panel.clients = [holding(actor.view().pid or 0, 0)]
+        await nights.end()
+        await until(lambda: scene.judged()[1:] == ["spilled"])
+        await scene.panel.more()
+        assert len(scene.judged()) == 2
 
 
 async def test_a_line_that_only_quotes_a_lost_card_ends_no_engine_that_answers(

@@ -50,6 +50,9 @@ class Hurried:
     def utc(self) -> dt.datetime:
         return self._clock.utc()
 
+    def slept(self) -> float:
+        return self._clock.slept()
+
 
 @dataclass
 class Rig:

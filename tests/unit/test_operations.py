@@ -53,6 +53,27 @@ async def _at_once(progress: Progress) -> dict[str, Json]:
     return {"id": progress.operation_id}
 
 
+async def test_what_is_aborted_says_why_and_only_what_runs_and_is_of_its_kind_is(
+    tmp_path: Path,
+) -> None:
+    async with lane(tmp_path / "db") as on:
+        first, second = Work(), Work()
+        tune = await on.operations.start("tune", {}, first)
+        sweep = await on.operations.start("sweep", {}, second)
+        with anyio.fail_after(10):
+            await first.began.wait()
+        on.operations.abort({"sweep"}, "it slept")
+        on.operations.abort({"tune"}, "it slept")
+        on.operations.abort({"tune"}, "it slept again")
+        ended = await _ended(on, tune)
+        assert (ended.state, ended.progress.note) == ("cancelled", "aborted, because it slept")
+        assert first.cleaned
+        with anyio.fail_after(10):
+            await second.began.wait()
+        second.go.set()
+        assert (await _ended(on, sweep)).state == "done"
+
+
 async def _ended(lane: Lane, view: OperationView) -> OperationView:
     with anyio.fail_after(10):
         ended = await lane.operations.ended(view.id)

@@ -55,11 +55,13 @@ class SimClock(Clock):
 
     Attributes:
         wall: How far the wall clock is off.
+        asleep_s: How long the machine was suspended.
     """
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self.wall = dt.timedelta()
+        self.asleep_s = 0.0
 
     def now(self) -> float:
         return self._loop.time()
@@ -68,6 +70,9 @@ class SimClock(Clock):
         return (
             dt.datetime(2026, 11, 29, tzinfo=dt.UTC) + self.wall + dt.timedelta(seconds=self.now())
         )
+
+    def slept(self) -> float:
+        return self.asleep_s
 
 
 class Notes:

@@ -251,3 +251,16 @@ async def test_a_cap_that_cannot_pass_refuses_before_an_engine_is_started(gates:
 async def test_a_card_without_a_profile_is_judged_by_an_absolute_temperature(gates: Make) -> None:
     result = await gates(Card(reading(40.0)), Waiting(), hardware=None).measuring()
     assert result.gate == "absolute"
+
+
+async def test_a_card_that_slept_must_be_seen_cool_anew(gates: Make) -> None:
+    waiting, card = Waiting(), Card(reading(40.0))
+
+    async def sleep(seconds: float) -> None:
+        await waiting.sleep(seconds)
+        if len(waiting.slept) == 2:
+            waiting.clock.suspend(28_800.0)
+
+    result = await gates(card, waiting, sleep=sleep).measuring()
+    assert result.passed
+    assert waiting.slept == [SAMPLE_S] * 4, "two before, and three after it of their own"

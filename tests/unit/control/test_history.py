@@ -192,3 +192,35 @@ async def test_it_follows_the_sampler(rig: Rig) -> None:
             await rig.bench.readings(8)
         tasks.cancel_scope.cancel()
     assert sum(value is not None for value in rig.mean("power_w")) >= 1
+
+
+async def test_a_night_is_a_gap_and_no_rate_is_drawn_over_it(rig: Rig) -> None:
+    await rig.read()
+    await rig.read(after_s=5)
+    rig.bench.clock.suspend(1800.0)
+    streamed = OpenRequest(
+        id="r", profile="m", path="/", priority=Priority.NORMAL, caller=None, came=0.0
+    )
+    streamed.events = lambda: 900
+    with rig.requests.shown(streamed):
+        await rig.read(after_s=5)
+        view = rig.view(since_s=2000.0)
+        assert view.at == "2026-11-29T12:30:10.000Z"
+        power = rig_series(view, "power_w")
+        assert [at for at, value in enumerate(reversed(power)) if value is not None] == [
+            0,
+            361,
+            362,
+        ]
+        assert rig_series(view, "stream_tps")[-1] is None
+        await rig.read(after_s=5)
+        assert rig_series(rig.view(), "stream_tps")[-1] == 0.0
+
+
+def rig_series(view: HistoryView, metric: str) -> list[float | None]:
+    return next(list(one.mean) for one in view.series if one.metric == metric)
+
+
+async def test_a_request_that_was_slept_through_says_nothing_of_speed(rig: Rig) -> None:
+    rig.history.observe(dataclasses.replace(FINISHED, suspended_s=28_800.0))
+    assert not rig.view().series

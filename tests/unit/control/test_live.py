@@ -269,3 +269,49 @@ async def test_what_a_pool_asks_for_goes_to_the_model_that_answers_for_it_now(
         assert r.traffic.asked_by(other, "both") == asked
         assert r.traffic.of(MODEL).state.policy.restarts == ()
         assert r.traffic.of(other).state.policy.restarts == (9.0,)
+
+
+async def test_what_the_machine_slept_through_is_left_out_and_counted(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        await it.serve(2)
+        before = it.traffic.of(MODEL).state
+        await it.serve(suspended_s=28_800.0)
+        after = it.traffic.of(MODEL).state
+        assert dict(after.live.excluded) == {Exclusion.SUSPENDED: 1}
+        assert after.live.classes == before.live.classes
+        assert after.cache_s == before.cache_s
+
+
+async def test_after_a_suspend_nothing_counts_before_the_engine_was_asked_anew(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as it:
+        await it.serve()
+        it.clock.advance(5.0)
+        it.traffic.resumed(it.clock.now())
+        await it.serve(2)  # each begins when the one before has ended, as FINISHED says
+        assert it.traffic.of(MODEL).state.live.requests == 1
+        it.clock.advance(5.0)
+        it.traffic.proven("m", it.clock.now())
+        await it.serve(duration_s=10.1)  # it began a little too early
+        assert dict(it.traffic.of(MODEL).state.live.excluded) == {Exclusion.SUSPENDED: 3}
+        await it.serve(duration_s=100.0, waited_s=95.0)  # the queue is no engine
+        await it.serve()
+        assert it.traffic.of(MODEL).state.live.requests == 3
+
+
+async def test_an_engine_start_that_was_slept_through_was_not_timed(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        await it.serve()
+
+        async def moved(old: str, new: str) -> None:
+            event = EngineTransition(
+                engine_id="e", profile="m", arm="m@2", old=old, new=new, reason=""
+            )
+            await it.traffic.moved_on(event, it.clock.now())
+
+        await moved("stopped", "spawning")
+        it.traffic.resumed(it.clock.now())
+        it.clock.advance(9.0)
+        await moved("probing", "ready")
+        assert it.traffic.of(MODEL).state.start_s is None

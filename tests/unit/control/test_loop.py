@@ -12,7 +12,7 @@ from mtpd.config.model import Pool
 from mtpd.control.contests import Contest
 from mtpd.control.tasks import pool_rules
 from mtpd.errors import StoreError
-from mtpd.events import MemoryCreeps
+from mtpd.events import MachineResumed, MemoryCreeps
 from mtpd.operations import Operations
 from mtpd.units import MIB
 from mtpd.views import GateView
@@ -242,6 +242,40 @@ async def test_a_request_ends_a_measurement_that_the_daemon_began(tmp_path: Path
         assert decided.outcome.startswith("aborted, because a request came")
         assert decided.outcome.endswith("1 repetitions kept")
         assert house.live().stale, "what was aborted is not taken for a calibration"
+
+
+async def test_a_suspend_ends_a_measurement_and_its_journal_says_so(tmp_path: Path) -> None:
+    night = MachineResumed(suspended_s=28_800.0, reason="the machine was suspended for 8 h")
+    async with living(tmp_path, depth=2) as house:
+        await house.measure()
+        await work(house, SHORT, rounds=5)
+        house.fields["engine"] = "f" * 64
+        house.tunes.hangs = True
+        house.clock.advance(1500.0)
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(house.look)
+                await house.tunes.begun.wait()
+                house.loop.hear(night)
+        (operation,) = await house.operations.list()
+        assert (operation.kind, operation.state) == ("tune", "cancelled")
+        assert operation.progress.note.startswith(f"aborted, because {night.reason}")
+        decided = [one for one in await house.journal.list() if one.act == "measure"][-1]
+        assert decided.outcome == f"aborted, because {night.reason}; 1 repetitions kept"
+
+
+async def test_a_machine_that_wakes_up_is_not_taken_for_idle(tmp_path: Path) -> None:
+    async with living(tmp_path, depth=0) as house:
+        await house.measure(apply=False)
+        await work(house, SHORT, rounds=10)
+        house.clock.advance(100.0)
+        house.clock.suspend(28_800.0)
+        house.loop.hear(MachineResumed(suspended_s=28_800.0, reason="it slept"))
+        house.clock.advance(100.0)
+        await house.look()
+        assert house.board.starts == [], "somebody has just come back to it"
+        await house.quiet(60.0)
+        assert house.board.starts == [arm("m", 2)]
 
 
 async def test_what_cannot_be_done_is_not_tried_again_at_once(tmp_path: Path) -> None:

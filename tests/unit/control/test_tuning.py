@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 from structlog.testing import capture_logs
 
 from mtpd.bus import Bus
@@ -39,7 +40,7 @@ from tuner.memory import QWEN35_27B_B2, LoadPlan, assumed, predict
 from tuner.types import Evicted, Host, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from mtpd.config.model import HardwareProfile, Profile
@@ -82,6 +83,7 @@ class House:
     busy: str | None = None
     memory: Callable[[Profile], MemoryForecast] = no_device
     hardware: HardwareProfile | None = None
+    awake: Callable[[], Awaitable[None]] = checkpoint
 
     def report(self, done: int, total: int | None, note: str) -> None:
         self.progress.append((done, total, note))
@@ -118,6 +120,7 @@ class House:
             adopt=self.choices.adopt,
             busy=lambda: self.busy,
             memory=self.forecast,
+            awake=self.awake,
         )
         return await tuning.run(plan, OPERATION, self)
 
@@ -453,6 +456,31 @@ async def test_a_cancelled_operation_brings_back_what_served(
     assert made.choices.measured("alpha") is None
     said = "nothing served before" if before is None else f"{before} serves again"
     assert made.endings == [said]
+
+
+@pytest.mark.parametrize("last", [2, 99], ids=["within a cell", "after the last"])
+async def test_what_was_slept_through_is_neither_stored_nor_decided_from(
+    tmp_path: Path, last: int
+) -> None:
+    scope, before = anyio.CancelScope(), arm("beta", 1)
+
+    async with house(tmp_path, before=before) as made:
+
+        async def awake() -> None:
+            if len(await made.measurements()) == min(last, cells):
+                scope.cancel()
+            await checkpoint_if_cancelled()
+
+        asked = plan(method="sweep", depths=(0, 1))
+        cells = asked.total() or 0
+        assert cells > 2
+        made.awake = awake
+        with scope:
+            await made.run(asked)
+        assert scope.cancelled_caught
+        assert made.device.running == before
+        assert await made.decisions() == ()
+        assert len(await made.measurements()) == min(last, cells)
 
 
 async def test_a_gate_that_does_not_open_is_told_and_brings_back_what_served(

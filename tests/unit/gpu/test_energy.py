@@ -55,6 +55,16 @@ def test_what_was_not_watched_adds_nothing(second: PowerSample) -> None:
     assert joules(PowerSample(at_s=0, power_w=20), second) == 0
 
 
+def test_a_night_is_no_energy_whatever_the_counter_says() -> None:
+    count = EnergyCount()
+    count.add(PowerSample(at_s=0, power_w=20, energy_j=1000))
+    count.pause()
+    count.add(PowerSample(at_s=1, power_w=20, energy_j=577_000))
+    assert count.joules == Value(0.0, "counter")
+    count.add(PowerSample(at_s=2, power_w=20, energy_j=577_020))
+    assert count.joules == Value(20.0, "counter")
+
+
 def test_a_card_that_never_told_has_no_sum() -> None:
     assert joules() is None
     assert joules(PowerSample(at_s=0), PowerSample(at_s=1)) is None

@@ -349,3 +349,37 @@ async def test_the_host_is_answering_and_never_read_ten_times_a_second() -> None
         assert sampler.period_s == SERVING_S
     assert isinstance(window.energy(), Unknown)
     thread.close()
+
+
+# --- suspend ---------------------------------------------------------------------------------
+
+
+async def test_a_card_that_woke_up_is_known_by_nothing_that_was_read_before(bench: Bench) -> None:
+    sampler = bench.sampler
+    await sampler.fresh()
+    bench.clock.advance(1.0)
+    await sampler.fresh()
+    before = sampler.energy_j
+    assert isinstance(before, Value)
+    async with sampler.measuring() as window:
+        bench.clock.advance(1.0)
+        bench.clock.suspend(28_800.0)
+        sample = await sampler._take(slow=False)
+        assert sample.reading.throttle == NOT_ASKED, "the slow fields were read yesterday"
+        assert sampler.window(0.0, 1e9) == (sample,)
+        bench.clock.advance(1.0)
+    assert window.energy() == Unknown("the machine was suspended for 8 h")
+    assert window.net_j() == Unknown("the machine was suspended for 8 h")
+    after = sampler.energy_j
+    assert isinstance(after, Value)
+    assert 0 < after.value - before.value < 100, "a second's, and not a night's"
+
+
+async def test_a_cap_that_held_before_a_suspend_is_not_seen_to_hold(tmp_path: Path) -> None:
+    bench = Bench(sysfs.build(tmp_path, "serving"))
+    async with bench.running() as sampler:
+        await bench.readings(10)
+        assert isinstance(sampler.cap_held(), CapHeld)
+        bench.clock.suspend(28_800.0)
+        await bench.readings(1)
+        assert isinstance(sampler.cap_held(), Unknown)

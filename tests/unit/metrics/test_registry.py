@@ -46,6 +46,14 @@ def moved(old: str, new: str, failure: str | None = None) -> EngineTransition:
     )
 
 
+def test_a_request_that_was_slept_through_is_no_rate() -> None:
+    found = metrics()
+    found.observe(replace(REQUEST, suspended_s=28_800.0))
+    assert value(found, "mtpd_requests_total", profile="tiny", outcome="complete") == 1
+    for name in ("timed_tokens", "decode_seconds"):
+        assert value(found, f"mtpd_{name}_total", profile="tiny") is None
+
+
 def test_a_request_counts_itself_its_tokens_and_its_drafts() -> None:
     found = metrics()
     found.observe(REQUEST)
