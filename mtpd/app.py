@@ -26,9 +26,9 @@ from mtpd.config.directories import private_directory
 from mtpd.config.live import LiveConfig
 from mtpd.control.facts import DaemonFacts
 from mtpd.control.hashing import DELAY_S
-from mtpd.engine.needed import find_needed
+from mtpd.engine.needed import find_needed, placed
 from mtpd.engine.opaque import foreign_env
-from mtpd.errors import ConfigError, StateError
+from mtpd.errors import BinaryError, ConfigError, StateError
 from mtpd.events import DaemonStarted, DaemonStopping
 from mtpd.faults import Faults, NoFaults
 from mtpd.gpu.card import find_card
@@ -125,7 +125,10 @@ async def daemon(
         live = LiveConfig(config)
         tokens = _tokens(live, directories, clock)
         tcp, unix, socket_path = _listeners(config, directories, environment, stack)
-        engine = await find_needed(config, path_env=path_env)
+        try:
+            engine = await find_needed(config, path_env=path_env)
+        except BinaryError as error:
+            raise placed(config, error) from None
         store = await stack.enter_async_context(
             await Database.open_or_remember(
                 directories.state / "mtpd.sqlite3",

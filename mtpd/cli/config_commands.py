@@ -31,6 +31,7 @@ from mtpd.config.files import file_problems, unreadable
 from mtpd.config.origins import describe_origins
 from mtpd.config.remarks import remark_text
 from mtpd.config.sources import hint_for
+from mtpd.engine.needed import placed
 from mtpd.errors import EXIT_CONFIG, BinaryError, ConfigError
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ def _checked(path: Path | None, *, strict: bool, unread: tuple[str, ...]) -> Con
     try:
         binary = find_engine(loaded)
     except BinaryError as error:
-        origin = loaded.origins.get("engine.binary", "default")
-        problems += (f"{origin}: engine.binary: {error} ({error.hint})",)
+        located = placed(loaded, error)
+        problems += (f"{located} ({located.hint})",)
     return ConfigCheckView(
         problems=problems,
         remarks=tuple(remark_text(one) for one in loaded.remarks),

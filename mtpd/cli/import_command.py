@@ -18,10 +18,12 @@ from mtpd.cli.json_views import ImportRefusalView, ImportView, RemarkView
 from mtpd.cli.loading import load_config, strict_option, tell
 from mtpd.compat.hub import SCHEME
 from mtpd.compat.remarks import Kind
+from mtpd.config.files import file_problems
 from mtpd.config.locate import dotted
 from mtpd.config.remarks import remark_text
 from mtpd.config.sources import Source, is_foreign, read_configuration
 from mtpd.config.toml_text import toml_text
+from mtpd.engine.needed import program_problem
 from mtpd.errors import EXIT_CONFIG, ConfigError, MtpdError
 
 if TYPE_CHECKING:
@@ -57,9 +59,10 @@ def import_(file: Path, *, out: Path, strict: bool, force: bool, as_json: bool) 
     """Translate a configuration of llama-swap (.yaml) or of llama.cpp's router (.ini).
 
     Writes mtpd.toml and one profile per model, and lists as FILE:LINE: KEY: what is not
-    honoured, what was changed and what has no effect. What is not honoured also stands at
-    the head of the files. FILE itself can be used as it is: mtpd serve --config FILE. It
-    takes nothing from the files that are written, not even where they lie beside it.
+    honoured, what was changed, what has no effect, and which programs and model files are
+    not there yet. What is not honoured also stands at the head of the files. FILE itself can
+    be used as it is: mtpd serve --config FILE. It takes nothing from the files that are
+    written, not even where they lie beside it.
     """
     if not is_foreign(file):
         message = f"{file} is neither .yaml nor .yml (llama-swap) nor .ini (llama.cpp presets)"
@@ -77,21 +80,36 @@ def import_(file: Path, *, out: Path, strict: bool, force: bool, as_json: bool) 
         raise MtpdError(message, hint="run the command again")
     texts = _texts(source, config.remarks, out)
     _write(texts, force=force)
+    missing = _missing(config)
     if as_json:
-        print_json(_report(config, source.imported, tuple(texts)))
+        print_json(_report(config, source.imported, tuple(texts), missing))
         return
-    for path in texts:
+    _tell_written(config, source.imported, tuple(texts))
+    click.echo(f"serve them with --config {out / 'mtpd.toml'}; {file} reads none of them")
+    tell(config)
+    for problem in ("Not there yet, and needed to serve:", *missing) if missing else ():
+        click.echo(problem, err=True)
+
+
+def _tell_written(config: Config, imported: Import, written: tuple[Path, ...]) -> None:
+    """What was written, and what becomes of the file's ports and keys."""
+    for path in written:
         click.echo(f"wrote {path}")
-    for name, port in source.imported.ports.items():
-        if _is_opaque(config, source.imported.names.get(name)):
+    for name, port in imported.ports.items():
+        if _is_opaque(config, imported.names.get(name)):
             click.echo(f"port {port} is {name}'s, as before")
         else:
             click.echo(f"port {port} was {name}'s; mtpd reaches the engine on a private socket")
     click.echo(f"listens on {config.server.listen}")
     if config.tokens:
         click.echo(NO_KEYS.format(count=len(config.tokens)))
-    click.echo(f"serve them with --config {out / 'mtpd.toml'}; {file} reads none of them")
-    tell(config)
+
+
+def _missing(config: Config) -> tuple[str, ...]:
+    """The programs and model files that are not there, where the file names them."""
+    path_env = os.environ.get("PATH", os.defpath)
+    engine = program_problem(config, path_env=path_env)
+    return (*(() if engine is None else (engine,)), *file_problems(config))
 
 
 def _is_opaque(config: Config, name: str | None) -> bool:
@@ -167,7 +185,9 @@ def _write(texts: Mapping[Path, str], *, force: bool) -> None:
         raise MtpdError(message, hint="name another directory with --out") from error
 
 
-def _report(config: Config, imported: Import, written: tuple[Path, ...]) -> ImportView:
+def _report(
+    config: Config, imported: Import, written: tuple[Path, ...], missing: tuple[str, ...]
+) -> ImportView:
     return ImportView(
         ok=True,
         written=tuple(str(path) for path in written),
@@ -185,4 +205,5 @@ def _report(config: Config, imported: Import, written: tuple[Path, ...]) -> Impo
             )
             for one in config.remarks
         ),
+        missing=missing,
     )

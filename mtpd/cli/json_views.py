@@ -135,6 +135,7 @@ class ImportView:
         models: The profile of each model, by the file's name for it.
         ports: The port that each model had in the file.
         remarks: What is to be said of its keys.
+        missing: What is not there yet and is needed to serve, each as FILE:LINE: KEY: and why.
     """
 
     ok: bool
@@ -144,6 +145,7 @@ class ImportView:
     models: dict[str, str]
     ports: dict[str, int]
     remarks: tuple[RemarkView, ...]
+    missing: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 __all__ = ["Command", "Opaque", "joined", "read", "without_comments", "word_lines"]
 
+_EMPTY = "is missing or empty: it must be the command that starts the model"
+
 _SERVER = re.compile(r"(?:.*/)?[^/]*llama-server[^/]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
@@ -51,7 +53,7 @@ def read(text: str) -> Command | Opaque | str:
     except ValueError as error:
         return f"cannot be split into words: {error}"
     if not words:
-        return "is empty"
+        return _EMPTY
     whole, environment = tuple(words), list[tuple[str, str]]()
     if _base(words[0]) == "env":
         del words[0]
@@ -59,7 +61,7 @@ def read(text: str) -> Command | Opaque | str:
             name, _, value = words.pop(0).partition("=")
             environment.append((name, value))
     if not words:
-        return "is empty"
+        return _EMPTY
     if _SERVER.fullmatch(words[0]):
         return Command(words[0], tuple(words[1:]), tuple(environment))
     if words[0].startswith("-"):  # an option of env, which has to be run with it

@@ -50,7 +50,7 @@ def with_environment(text: str, environment: Mapping[str, str]) -> str:
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if name not in environment:
-            message = f"the environment variable {name!r} is not set"
+            message = f"the environment variable {name!r} is not set where mtpd runs"
             raise LookupError(message)
         return environment[name]
 

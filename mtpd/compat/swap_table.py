@@ -104,7 +104,10 @@ class SwapTable:
             return ""
         for name in dict.fromkeys(macros.left_over(expanded)):
             if name not in keep:
-                self.fault(f"there is no macro ${{{name}}}", *below)
+                self.fault(
+                    f"there is no macro ${{{name}}}: define it under macros",
+                    *below,
+                )
         return expanded
 
     def text(self, key: str, default: str = "", keep: tuple[str, ...] = ()) -> str:

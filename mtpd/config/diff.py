@@ -35,8 +35,11 @@ __all__ = ["Changes", "EngineSettings", "Value", "diff", "engine_settings", "rev
 PartT = TypeVar("PartT", ServerConfig, EngineConfig, BudgetConfig)
 
 _APPLIED = frozenset(
-    {"tuning", "pools", "profiles", "workloads", "origins", "sources", "remarks", "tokens"}
-)
+    {
+        "tuning", "pools", "profiles", "workloads", "origins", "written", "sources", "remarks",
+        "tokens",
+    }
+)  # fmt: skip
 """Parts that are read anew wherever they count."""
 
 _CAPTURED: Mapping[str, frozenset[str]] = MappingProxyType(

@@ -44,8 +44,7 @@ def problems_of(config: Config, name: str) -> tuple[str, ...]:
         path = dotted(("models", name, *key))
         reason = unreadable(text)
         if reason is not None:
-            origin = config.origins.get(path, "default")
-            problems.append(f"{origin}: {path}: {text} {reason}")
+            problems.append(f"{config.place(path)}: {text} {reason}")
     return tuple(problems)
 
 
@@ -54,8 +53,10 @@ def _program_problem(config: Config, model: str, program: str) -> list[str]:
     if shutil.which(program) is not None:
         return []
     path = dotted(("models", model, "command"))
-    where = "cannot be started" if "/" in program else "is not on the PATH"
-    return [f"{config.origins.get(path, 'default')}: {path}: {program} {where}"]
+    where = "is not on the PATH"
+    if "/" in program:
+        where = "is not executable" if Path(program).is_file() else "does not exist"
+    return [f"{config.place(path)}: {program} {where}"]
 
 
 def named_files(profile: Profile) -> tuple[tuple[tuple[str, ...], str], ...]:

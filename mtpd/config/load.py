@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mtpd.compat import hub
 from mtpd.compat.remarks import Kind, Remark, as_table
@@ -24,7 +24,7 @@ from mtpd.config.drafters import as_written, variant_names
 from mtpd.config.hub import find_cached
 from mtpd.config.layers import Origin, Origins, Problem, Tree, merge, mount, nest
 from mtpd.config.locate import dotted, parse_key
-from mtpd.config.origins import leaves
+from mtpd.config.origins import leaves, told
 from mtpd.config.remarks import in_force
 from mtpd.config.schema import HardwareTable, RootTable, WorkloadTable
 from mtpd.config.sources import Source, find, hint_for, is_foreign, read, read_configuration
@@ -123,7 +123,7 @@ class _Loading:
         config = self.with_cached(config)
         return replace(
             config,
-            origins=self.told_origins(config, root),
+            **self.told_origins(config, root),
             remarks=self.remarks(config),
             tokens=() if self.main is None else self.main.tokens,
         )
@@ -350,19 +350,16 @@ class _Loading:
             self.sources.append(source.file)
         return workloads
 
-    def told_origins(self, config: Config, root: RootTable) -> Mapping[str, str]:
+    def told_origins(self, config: Config, root: RootTable) -> dict[str, Any]:
         known = self.origins.at | self.hardware_origins
         variants = {
             variant: at
             for name, model in root.models.items()
             for at, variant in variant_names(name, model)
         }
-        return MappingProxyType(
-            {
-                dotted(path): str(known.get(as_written(path, variants), "default"))
-                for path, _ in leaves(config)
-            }
-        )
+        found = {dotted(one): known.get(as_written(one, variants)) for one, _ in leaves(config)}
+        origins, written = told(found, self.file if self.foreign else None)
+        return {"origins": origins, "written": written}
 
 
 def _is_bundled(path: Path) -> bool:

@@ -329,6 +329,7 @@ class Config:
         hardware: The selected hardware profile, or None.
         workloads: By name.
         origins: Dotted key path to "default", "FILE:LINE" or "command line".
+        written: Dotted key path to the key that holds it in a file of another program.
         sources: Files that were read, in the order of the layers.
         remarks: What of a file of another program is not taken word for word.
         tokens: Access tokens that stand in a file of another program; no part of what is shown.
@@ -344,6 +345,7 @@ class Config:
     hardware: HardwareProfile | None = None
     workloads: Mapping[str, Workload] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
+    written: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
     tokens: tuple[Token, ...] = ()
@@ -362,6 +364,10 @@ class Config:
         """Seconds without a request after which a profile is unloaded; 0 means never."""
         own = self.profiles[profile].ttl_s if profile in self.profiles else None
         return self.server.ttl_s if own is None else own
+
+    def place(self, key: str) -> str:
+        """``FILE:LINE: KEY`` of a key, in the terms of the file that holds it."""
+        return f"{self.origins.get(key, 'default')}: {self.written.get(key, key)}"
 
     def shown(self, profile: str) -> str:
         """What clients see a profile called; itself if it is not configured any more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from dataclasses import fields, is_dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mtpd.config.locate import Path, dotted
@@ -12,12 +13,13 @@ from mtpd.config.model import DrafterConfig, Filters, ServerConfig
 from mtpd.views import ConfigValueView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from mtpd.config.layers import Origin
     from mtpd.config.model import Config
     from mtpd.views import Json
 
-__all__ = ["describe_origins", "leaves"]
+__all__ = ["describe_origins", "leaves", "told"]
 
 
 def describe_origins(config: Config) -> tuple[ConfigValueView, ...]:
@@ -28,6 +30,19 @@ def describe_origins(config: Config) -> tuple[ConfigValueView, ...]:
         origin = config.origins.get(key, "default")
         views.append(ConfigValueView(key=key, value=value, origin=origin))
     return tuple(views)
+
+
+def told(
+    found: Mapping[str, Origin | None], foreign: str | None
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Where each key stands, and what it is called there if that is a foreign file."""
+    places = {key: "default" if at is None else str(at) for key, at in found.items()}
+    written = {
+        key: dotted(at.path)
+        for key, at in found.items()
+        if at is not None and at.file == foreign and dotted(at.path) != key
+    }
+    return MappingProxyType(places), MappingProxyType(written)
 
 
 def leaves(config: Config) -> Iterator[tuple[Path, Json]]:

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteReceiveStream
 
-__all__ = ["EMBEDDED_WHEEL", "digest_of", "find", "help_of", "on_path"]
+__all__ = ["EMBEDDED_WHEEL", "OTHER_HINT", "digest_of", "find", "help_of", "named", "on_path"]
 
 EMBEDDED_WHEEL = "xllamacpp"
 
 _PROGRAM = "llama-server"
 _NONE_HINT = "pip install 'mtpd[embedded]', or name a llama-server as binary under [engine]"
-_OTHER_HINT = "name another one as binary under [engine], or 'embedded'"
+OTHER_HINT = "name another one as binary under [engine], or 'embedded'"
 _HELP_TIMEOUT_S = 20.0
 _MAX_HELP_BYTES = 1024 * 1024
 _CHUNK = 1024 * 1024
@@ -73,7 +73,7 @@ async def find(
         if found is None:
             return await _embedded(help_timeout_s)
     else:
-        found = _named(spec, path_env)
+        found = named(spec, path_env)
     return await _external(found, dict(extra_env or {}), path_env, help_timeout_s)
 
 
@@ -86,17 +86,22 @@ def on_path(name: str, path_env: str) -> Path | None:
     return None
 
 
-def _named(spec: str, path_env: str) -> Path:
+def named(spec: str, path_env: str) -> Path:
+    """The program that a path or a name means; it is not started.
+
+    Raises:
+        BinaryError: There is none.
+    """
     if "/" not in spec:
         found = on_path(spec, path_env)
         if found is None:
             message = f"There is no program {spec!r} on the PATH."
-            raise BinaryError(message, hint=_OTHER_HINT)
+            raise BinaryError(message, hint=OTHER_HINT)
         return found
     path = Path(spec)
     if not path.exists():
         message = f"There is no llama-server at {path}: the file does not exist."
-        raise BinaryError(message, hint=_OTHER_HINT)
+        raise BinaryError(message, hint=OTHER_HINT)
     if not path.is_file():
         message = f"{path} is not a program."
         raise BinaryError(message, hint="name the llama-server in it, not the folder")
@@ -155,7 +160,7 @@ def _capabilities(text: str, label: str) -> tuple[frozenset[str], frozenset[str]
     flags, types = parse_help(text)
     if "--ctx-size" not in flags:
         message = f"{label} is not a llama-server: its --help does not list --ctx-size."
-        raise BinaryError(message, hint=_OTHER_HINT)
+        raise BinaryError(message, hint=OTHER_HINT)
     return flags, types
 
 
@@ -184,12 +189,12 @@ async def help_of(
             code, out, err = await _run((*argv, "--help"), _probe_env(env))
     except TimeoutError:
         message = f"{label} does not answer --help within {timeout_s:g} s."
-        raise BinaryError(message, hint=_OTHER_HINT) from None
+        raise BinaryError(message, hint=OTHER_HINT) from None
     except OSError as error:
         raise _cannot_execute(label, error) from error
     if code != 0 and not (any_code and code > 0):
         message = f"{label} --help {_ending(code)}{_said(err or out)}."
-        raise BinaryError(message, hint=_OTHER_HINT)
+        raise BinaryError(message, hint=OTHER_HINT)
     return out
 
 
@@ -246,7 +251,7 @@ def _cannot_execute(label: str, error: OSError) -> BinaryError:
     if error.errno == errno.ENOENT:
         message = f"{label} cannot be started: its loader or interpreter is missing."
         return BinaryError(message, hint="install the build for this system")
-    return BinaryError(f"{label} cannot be started: {error.strerror}.", hint=_OTHER_HINT)
+    return BinaryError(f"{label} cannot be started: {error.strerror}.", hint=OTHER_HINT)
 
 
 def _ending(code: int) -> str:

@@ -28,7 +28,7 @@ def test_the_environment_of_env() -> None:
 
 @pytest.mark.parametrize("text", ["", "  \n", "# only\n", "env", "env A=1"])
 def test_nothing_to_start(text: str) -> None:
-    assert read(text) == "is empty"
+    assert read(text) == "is missing or empty: it must be the command that starts the model"
 
 
 def test_other_programs() -> None:

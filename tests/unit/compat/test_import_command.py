@@ -85,6 +85,41 @@ def test_an_import_writes_the_files_and_lists_the_rest(folder: Path) -> None:
     assert profile.startswith("# Imported from config.yaml, line 2.\naliases")
 
 
+def test_what_is_not_there_is_told_in_the_terms_of_the_file(folder: Path) -> None:
+    program = folder / "bin/llama-server"
+    said = (
+        f"config.yaml:7: models.draft.cmd: There is no llama-server at {program}: the file does not"
+        " exist. (correct the path there, or write mtpd: {engine: {binary: PATH}} at the top of"
+        " the file; 'embedded' as PATH is the engine that mtpd brings along)"
+    )
+    result = run(import_, "config.yaml", "--out", "made")
+    assert result.exit_code == 0, "the files are written all the same"
+    lines = result.stderr.splitlines()
+    missing = lines[lines.index("Not there yet, and needed to serve:") + 1 :]
+    assert missing[0] == said
+    assert (
+        f"config.yaml:3: models.small.cmd.-m: {folder}/models/tiny.gguf does not exist" in missing
+    )
+    told = json.loads(run(import_, "config.yaml", "--out", "made", "--json", "--force").stdout)
+    assert told["missing"] == missing
+    checked = json.loads(run(check, "--config", "config.yaml", "--json").stdout)
+    assert set(missing) == set(checked["problems"])
+
+
+def test_serve_names_the_line_of_a_missing_server(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("run", "state"):
+        (folder / name).mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder / "run"))
+    anywhere = SWAP.replace("{control_socket", "{listen: '127.0.0.1:0', control_socket")
+    (folder / "config.yaml").write_text(anywhere)
+    ran = serve("--config", str(folder / "config.yaml"))
+    assert ran.returncode != 0
+    assert f"{folder}/config.yaml:7: models.draft.cmd: There is no llama-server at" in ran.stderr
+
+
 def test_keys_of_clients_are_written_nowhere_and_that_is_said(folder: Path) -> None:
     (folder / "config.yaml").write_text("apiKeys: [sk-canary, sk-canary-2]\n" + SWAP)
     result = run(import_, "config.yaml", "--out", "made")

@@ -90,7 +90,7 @@ def test_every_key_of_the_example_is_translated_or_told() -> None:
 
 def test_an_unset_variable_is_a_fault_at_its_line() -> None:
     assert faults(swap(EXAMPLE, {"HOME": "/h"})) == [
-        "21: : the environment variable 'KEY' is not set"
+        "21: : the environment variable 'KEY' is not set where mtpd runs"
     ]
 
 
@@ -141,7 +141,10 @@ def test_what_llama_swap_refuses_is_a_fault(text: str, told_fault: str) -> None:
 @pytest.mark.parametrize(
     ("more", "told_fault"),
     [
-        ('    name: "${no}"\n', "4: models.m.name: there is no macro ${no}"),
+        (
+            '    name: "${no}"\n',
+            "4: models.m.name: there is no macro ${no}: define it under macros",
+        ),
         ("    macros: {a b: 1}\n", "4: models.m.macros.\"a b\": 'a b' is not a macro name: "),
         ("    proxy: [1]\n", "4: models.m.proxy: must be text"),
         ("    proxy: 'http://[x'\n", "4: models.m.proxy: is no URL: Invalid IPv6 URL"),
@@ -162,7 +165,7 @@ def test_what_llama_swap_refuses_is_a_fault(text: str, told_fault: str) -> None:
         ),
         (
             '    metadata: {mtpd: {context: "${no}"}}\n',
-            "4: models.m.metadata.mtpd: there is no macro ${no}",
+            "4: models.m.metadata.mtpd: there is no macro ${no}: define it under macros",
         ),
     ],
 )
@@ -173,8 +176,8 @@ def test_what_is_wrong_with_a_model(more: str, told_fault: str) -> None:
 
 def test_an_unknown_macro_of_a_command_is_named() -> None:
     assert faults(one_model("${nothing} ${PID}")) == [
-        "3: models.m.cmd: there is no macro ${nothing}",
-        "3: models.m.cmd: there is no macro ${PID}",
+        "3: models.m.cmd: there is no macro ${nothing}: define it under macros",
+        "3: models.m.cmd: there is no macro ${PID}: define it under macros",
     ]
 
 
@@ -183,7 +186,9 @@ def test_a_command_that_cannot_be_split_is_a_fault() -> None:
         "3: models.m.cmd: cannot be split into words: No closing quotation"
     ]
     text = "models: {m: {cmd: '# ${PORT}', proxy: 'http://127.0.0.1:1'}}"
-    assert faults(swap(text)) == ["1: models.m.cmd: is empty"]
+    assert faults(swap(text)) == [
+        "1: models.m.cmd: is missing or empty: it must be the command that starts the model"
+    ]
 
 
 def test_a_macro_that_grows_without_bound_is_a_fault() -> None:

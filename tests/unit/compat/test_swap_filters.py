@@ -82,7 +82,10 @@ def test_what_is_lost_is_told(filters: str, kind: Kind, what: str) -> None:
         ("{setParams: [a]}", "4: models.m.filters.setParams: must be a table of parameters"),
         ("{setParamsByID: [a]}", "4: models.m.filters.setParamsByID: must be a table of names"),
         ("{setParamsByID: {m: 1}}", "4: models.m.filters.setParamsByID.m: must be a table of"),
-        ("{setParams: {a: '${no}'}}", "4: models.m.filters.setParams.a: there is no macro ${no}"),
+        (
+            "{setParams: {a: '${no}'}}",
+            "4: models.m.filters.setParams.a: there is no macro ${no}: define it under macros",
+        ),
     ],
 )
 def test_what_llama_swap_refuses_is_refused(filters: str, fault: str) -> None:

@@ -121,7 +121,7 @@ def test_its_variables_are_not_shown(tmp_path: Path) -> None:
 def test_a_program_that_is_not_there_is_a_problem_of_its_files(tmp_path: Path) -> None:
     (problem,) = file_problems(loaded(tmp_path, HEAD + COMMAND))
     program = tmp_path / "bin/whisper-server"
-    assert problem.endswith(f"mtpd.toml:3: models.w.command: {program} cannot be started")
+    assert problem.endswith(f"mtpd.toml:3: models.w.command: {program} does not exist")
     program.parent.mkdir()
     program.touch(mode=0o755)
     assert file_problems(loaded(tmp_path, HEAD + COMMAND)) == ()
