@@ -42,6 +42,7 @@ from mtpd.service import Service, describe
 from mtpd.store.db import Database
 from mtpd.store.token_file import TokenFile, Tokens
 from mtpd.supervise import lock
+from mtpd.supervise.cgroups import Cgroups
 
 if TYPE_CHECKING:
     import socket
@@ -121,7 +122,7 @@ async def daemon(
     async with AsyncExitStack() as stack:
         directories.create()
         _log_directory(directories.state / "logs")
-        stack.enter_context(lock.hold(directories.state))
+        sole = stack.enter_context(lock.hold(directories.state))
         live = LiveConfig(config)
         tokens = _tokens(live, directories, clock)
         tcp, unix, socket_path = _listeners(config, directories, environment, stack)
@@ -152,7 +153,10 @@ async def daemon(
             hash_delay_s=hash_delay_s,
             foreign_env=foreign_env(path_env, environment),
             disk=disk,
+            groups=Cgroups.delegated(environment),
+            sole=sole,
         )
+        stack.push_async_callback(house.keeping.after)
         stack.callback(house.ground.telemetry.close)
         stack.enter_context(logs.tap(house.feed.from_threads(DAEMON)))
         await house.recover()

@@ -6,7 +6,6 @@ Beside ``mtpd.app`` the only place that constructs. Covers wiring; takes no deci
 from __future__ import annotations
 
 import random
-import uuid
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -51,12 +50,12 @@ from mtpd.proxy.switch import Switchboard
 from mtpd.store.live_states import LiveStates
 from mtpd.store.operations_table import OperationRows
 from mtpd.store.quality import QualityRows
+from mtpd.supervise.housekeeping import Housekeeping
 from mtpd.supervise.probe import EngineProbe
 from mtpd.supervise.pulse import Pulse
 from mtpd.supervise.runner import EngineActor
 from mtpd.supervise.spawn import ShimSpawner
 from mtpd.supervise.tool_run import ToolRunner
-from mtpd.units import EngineId
 from mtpd.web.pages import Pages
 
 if TYPE_CHECKING:
@@ -75,7 +74,9 @@ if TYPE_CHECKING:
     from mtpd.gpu.card import Card
     from mtpd.store.db import Database
     from mtpd.store.token_file import Tokens
+    from mtpd.supervise.cgroups import Cgroups
     from mtpd.types import EngineBinary, EngineKey
+    from mtpd.units import EngineId
 
 __all__ = ["House"]
 
@@ -98,10 +99,13 @@ class House:
         hash_delay_s: float,
         foreign_env: Mapping[str, str],
         disk: ConfigOnDisk | None = None,
+        groups: Cgroups | None = None,
+        sole: bool = False,
     ) -> None:
         self._config, self._bus, self._clock, self._faults = config, bus, clock, faults
         self._log_dir = directories.state / "logs"
-        self._store = store
+        self._store, self.keeping = store, Housekeeping(directories, sole=sole)
+        self._spawner = ShimSpawner(groups=groups)
         self.requests = OpenRequests(clock)
         self.feed = LogFeed(clock=clock, marked=KEPT)
         ground = self.ground = Ground(
@@ -169,7 +173,8 @@ class House:
             memory=ground.memory.forecast,
             awake=ground.waking.awake,
         )
-        toolbox = Toolbox(config=config, planner=ground.planner, runner=ToolRunner(ShimSpawner()))
+        runner = ToolRunner(self._spawner, new_id=self.keeping.new_id)
+        toolbox = Toolbox(config=config, planner=ground.planner, runner=runner)
         self.quality = QualityDesk(
             config=config,
             toolbox=toolbox,
@@ -262,6 +267,7 @@ class House:
     async def recover(self) -> None:
         """End what a killed daemon left, and adopt the choices that still hold."""
         await self.ground.recover()
+        await self.keeping.before()
         await self.ground.memory.look()
         await self.ground.residencies.restore(self.ground.ledger)
         await self._restore()
@@ -350,7 +356,7 @@ class House:
     def _actor(self, key: EngineKey) -> EngineActor:
         return EngineActor(
             key=key,
-            spawner=ShimSpawner(),
+            spawner=self._spawner,
             ledger=self.ground.ledger,
             clock=self._clock,
             faults=self._faults,
@@ -358,7 +364,7 @@ class House:
             log_dir=self._log_dir,
             on_event=self._publish,
             rng=random.random,
-            new_id=lambda: EngineId(uuid.uuid4().hex),
+            new_id=self.keeping.new_id,
             on_fact=partial(self._hear, key.profile),
             on_lines=lambda engine, lines, facts: self.feed.add(
                 key.profile, lines, engine_id=engine, notes=notes(facts)

@@ -6,14 +6,20 @@ every function answers None (or nothing) for a process that is gone or not ours 
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["VARIABLE", "boot_id", "engine_of", "pids_of", "start_ticks"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["VARIABLE", "boot_id", "engine_of", "engines", "house_of", "pids_of", "start_ticks"]
 
 VARIABLE = "MTPD_INSTANCE"
 """Environment variable that carries the engine id of a process and its descendants."""
 
+HOUSE_CHARS = 12
 PROC = Path("/proc")
 STATE, START_TIME = 3, 22
 """Fields of /proc/PID/stat, counted from 1 as in proc(5)."""
@@ -42,8 +48,20 @@ def engine_of(pid: int) -> str | None:
 
 def pids_of(engine_id: str) -> tuple[int, ...]:
     """Every process that was started as, or by, this engine."""
-    pids = (int(entry.name) for entry in PROC.iterdir() if entry.name.isdecimal())
-    return tuple(pid for pid in pids if engine_of(pid) == engine_id)
+    return tuple(pid for pid, engine in engines() if engine == engine_id)
+
+
+def engines() -> Iterator[tuple[int, str]]:
+    """Every process that was started as, or by, an engine, with the id of that one."""
+    for entry in PROC.iterdir():
+        if entry.name.isdecimal() and (engine := engine_of(int(entry.name))) is not None:
+            yield int(entry.name), engine
+
+
+def house_of(directory: Path) -> str:
+    """How the ids of all engines begin whose daemon keeps its state in a directory."""
+    found = directory.stat()
+    return hashlib.sha256(f"{found.st_dev}:{found.st_ino}".encode()).hexdigest()[:HOUSE_CHARS]
 
 
 def _stat(pid: int) -> list[str]:

@@ -25,15 +25,18 @@ _NO_NEW_FILE: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.
 
 
 @contextmanager
-def hold(directory: Path) -> Iterator[None]:
-    """Hold the directory's lock; raises StateError while another daemon holds it."""
+def hold(directory: Path) -> Iterator[bool]:
+    """Hold the directory's lock; raises StateError while another daemon holds it.
+
+    Yields whether it is held: a disk that takes no new file may have none.
+    """
     fd = _open(directory / "lock")
     if fd is None:
-        yield
+        yield False
         return
     try:
         _take(fd, directory)
-        yield
+        yield True
     finally:
         os.close(fd)  # frees the lock: no child inherits the descriptor
 

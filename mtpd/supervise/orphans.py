@@ -2,9 +2,9 @@
 
 The parent-death signal ends engines with their daemon; this is for what it cannot
 reach: helpers of an engine, engines that changed their user. A process is ended only if
-it carries the engine id of an open ledger row of this boot, never because of its name,
-its port or its pid alone. Nothing is adopted: the log of a survivor is lost, and with
-it the evidence of its residency.
+it carries the engine id of an open ledger row of this boot, or one that only a daemon with this
+state directory can have given it; never because of its name, its port or its pid alone.
+Nothing is adopted: the log of a survivor is lost, and with it the evidence of its residency.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 import structlog
 
-from mtpd.supervise.identity import engine_of, pids_of, start_ticks
+from mtpd.supervise.identity import engine_of, engines, pids_of, start_ticks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from mtpd.supervise.ports import LedgerWriter
     from mtpd.units import EngineId
 
-__all__ = ["OpenRow", "Survivor", "reap"]
+__all__ = ["OpenRow", "Survivor", "end_house", "reap"]
 
 log = structlog.get_logger()
 
@@ -74,50 +74,71 @@ async def reap(
     """
     survivors: list[Survivor] = []
     for row in rows:
-        left = await _end(row, grace_s) if row.boot_id == boot else ()
-        for pid in left:
-            log.error("orphan.survived", engine=row.engine_id, pid=pid)
-            survivors.append(Survivor(row.engine_id, pid))
+        left = await _end_row(row, grace_s) if row.boot_id == boot else ()
+        survivors.extend(Survivor(row.engine_id, pid) for pid in left)
         if not left:
             await ledger.ended(row.engine_id, None)
     return tuple(survivors)
 
 
-async def _end(row: OpenRow, grace_s: float) -> tuple[int, ...]:
+async def end_house(house: str, *, grace_s: float = GRACE_S) -> tuple[int, ...]:
+    """End all that carries an id of this daemon or of an earlier one on its state directory.
+
+    For what no row tells of: helpers of tools and of stop commands, and the engines of a
+    ledger that was lost. Only for when none of our own is to run, and with the directory's lock
+    held: no other daemon can own one of them then.
+
+    Args:
+        house: How the ids begin, see ``identity.house_of``.
+        grace_s: Seconds after SIGTERM, and again after SIGKILL.
+    """
+    me = os.getpid()  # a daemon that was started from inside an engine carries an id, too
+    pids = [pid for pid, engine in engines() if pid != me and engine.startswith(house)]
+    return await _end(pids, lambda pid: (engine_of(pid) or "").startswith(house), grace_s)
+
+
+async def _end_row(row: OpenRow, grace_s: float) -> tuple[int, ...]:
+    def is_its(pid: int) -> bool:
+        """Whether the process is the recorded one, or a helper that carries its id."""
+        same_time = pid != row.pid or start_ticks(pid) == row.start_ticks
+        return same_time and engine_of(pid) == row.engine_id
+
+    return await _end(pids_of(row.engine_id), is_its, grace_s)
+
+
+async def _end(
+    pids: Iterable[int], is_ours: Callable[[int], bool], grace_s: float
+) -> tuple[int, ...]:
+    """End processes, each identified while its pidfd is held; returns what outlived it."""
     with ExitStack() as stack:
-        alive = _open(row, stack)
+        alive: dict[int, int] = {}
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                pidfd = os.pidfd_open(pid)
+                stack.callback(os.close, pidfd)
+                if is_ours(pid):
+                    alive[pid] = pidfd
         for number in (signal.SIGTERM, signal.SIGKILL):
             for pid, pidfd in alive.items():
-                log.warning("orphan.signalled", engine=row.engine_id, pid=pid, signal=number.name)
+                log.warning("orphan.signalled", engine=engine_of(pid), pid=pid, signal=number.name)
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfd, number)
             alive = await _outlived(alive, grace_s)
-    return tuple(alive)
-
-
-def _open(row: OpenRow, stack: ExitStack) -> dict[int, int]:
-    """Pidfds of the row's processes; the identity is read after the pidfd holds the process."""
-    found: dict[int, int] = {}
-    for pid in pids_of(row.engine_id):
-        with suppress(ProcessLookupError):
-            pidfd = os.pidfd_open(pid)
-            stack.callback(os.close, pidfd)
-            if _is(row, pid):
-                found[pid] = pidfd
-    return found
-
-
-def _is(row: OpenRow, pid: int) -> bool:
-    """Whether the process is the recorded one, or a helper that carries its id."""
-    same_time = pid != row.pid or start_ticks(pid) == row.start_ticks
-    return same_time and engine_of(pid) == row.engine_id
+        for pid in alive:
+            log.error("orphan.survived", engine=engine_of(pid), pid=pid)
+        return tuple(alive)
 
 
 async def _outlived(alive: dict[int, int], grace_s: float) -> dict[int, int]:
     """Those that have not ended within the time."""
     left = dict(alive)
+
+    async def ends(pid: int) -> None:
+        await anyio.wait_readable(alive[pid])
+        del left[pid]
+
     with anyio.move_on_after(grace_s):
-        for pid, pidfd in alive.items():
-            await anyio.wait_readable(pidfd)
-            del left[pid]
+        async with anyio.create_task_group() as tasks:
+            for pid in alive:
+                tasks.start_soon(ends, pid)
     return left

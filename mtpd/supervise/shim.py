@@ -1,8 +1,9 @@
-"""Runs between fork and exec of an engine: ``python -I -S shim.py PPID OOM_SCORE ARGV...``.
+"""Runs between fork and exec of an engine: ``python -I -S shim.py PPID OOM_SCORE GROUP ARGV...``.
 
 Makes the kernel kill the engine when the daemon's loop thread ends, makes it the
-preferred victim of the OOM killer, undoes what Python changes for itself, then becomes
-the engine. Exit 127: not found, or the daemon is gone; 126: found but not startable.
+preferred victim of the OOM killer, joins its control group (GROUP is the ``cgroup.procs`` of
+it, empty where there is none), undoes what Python changes for itself, then becomes the engine.
+Exit 127: not found, or the daemon is gone; 126: found but not startable.
 Only the standard library, and little of it: every engine start waits for this.
 """
 
@@ -20,28 +21,30 @@ MARK = "mtpd: cannot start "
 
 def main() -> None:
     """Become the engine."""
-    parent, oom_score = int(sys.argv[1]), sys.argv[2]
+    parent, oom_score, group = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # the daemon died before the line above
         os._exit(127)
-    _prefer_as_victim(oom_score)
+    _write("/proc/self/oom_score_adj", oom_score)
+    if group:
+        _write(group, "0")  # whoever writes this
     os.umask(0o077)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores both; exec would keep that
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    program = sys.argv[3]
+    program = sys.argv[4]
     try:
-        os.execve(program, sys.argv[3:], _environment())  # noqa: S606 - a shell is not wanted
+        os.execve(program, sys.argv[4:], _environment())  # noqa: S606 - a shell is not wanted
     except OSError as error:
         _give_up(program, error)
 
 
-def _prefer_as_victim(oom_score: str) -> None:
+def _write(path: str, text: str) -> None:
     try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib costs 10 ms
-            file.write(oom_score)
+        with open(path, "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib costs 10 ms
+            file.write(text)
     except OSError:
-        pass  # not worth an engine that does not start
+        pass  # neither is worth an engine that does not start
 
 
 def _environment() -> dict[bytes, bytes]:

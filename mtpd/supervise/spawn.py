@@ -24,12 +24,14 @@ import anyio
 
 from mtpd.supervise import shim
 from mtpd.supervise.identity import VARIABLE, start_ticks
+from mtpd.supervise.remains import Remains
 from mtpd.supervise.states import Cause
 from mtpd.types import FailureClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from mtpd.supervise.cgroups import Cgroup, Cgroups
     from mtpd.types import Command
 
 __all__ = ["Exit", "Pipes", "ShimChild", "ShimSpawner", "not_started"]
@@ -99,9 +101,21 @@ class ShimSpawner:
 
     The kernel kills an engine when the thread that started it ends, so all starts must
     come from the loop's thread: the one in which this object is made.
+
+    Args:
+        groups: Makes a control group for each process, None where we may have none.
+        python: What runs the shim.
+        oom_score: How much rather than others the kernel shall kill it for want of memory.
     """
 
-    def __init__(self, *, python: str = sys.executable, oom_score: int = OOM_SCORE) -> None:
+    def __init__(
+        self,
+        *,
+        groups: Cgroups | None = None,
+        python: str = sys.executable,
+        oom_score: int = OOM_SCORE,
+    ) -> None:
+        self._groups = groups
         self._prefix = (python, "-I", "-S", str(Path(shim.__file__)))
         self._oom_score = str(oom_score)
         self._thread = threading.get_ident()
@@ -114,22 +128,34 @@ class ShimSpawner:
         output: Pipes,
         on_exit: Callable[[Exit], None],
     ) -> ShimChild:
-        """Create the process; raises OSError where not even the shim can be started."""
+        """Create the process; raises OSError where not even the shim can be started.
+
+        When it ends, all that carries the same ``engine_id`` ends with it.
+        """
         asyncio.get_running_loop()  # raises where there is none
         if threading.get_ident() != self._thread:
             msg = "engines are started from the loop's thread only: they die with their thread"
             raise RuntimeError(msg)
-        process = subprocess.Popen(  # noqa: S603 - argv comes from the typed command builder
-            [*self._prefix, str(os.getpid()), self._oom_score, *command.argv],
-            env={**command.env, VARIABLE: engine_id},
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
-        return ShimChild(process, output=output, on_exit=on_exit)
+        group = self._groups.make(engine_id) if self._groups else None
+        joins = str(group.path / "cgroup.procs") if group else ""
+        try:
+            process = subprocess.Popen(  # noqa: S603 - argv comes from the typed command builder
+                [*self._prefix, str(os.getpid()), self._oom_score, joins, *command.argv],
+                env={**command.env, VARIABLE: engine_id},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+            )
+            return ShimChild(
+                process, engine_id=engine_id, group=group, output=output, on_exit=on_exit
+            )
+        except (OSError, ValueError):
+            if group is not None:
+                group.remove()
+            raise
 
 
 class ShimChild:
@@ -139,14 +165,17 @@ class ShimChild:
         self,
         process: subprocess.Popen[bytes],
         *,
+        engine_id: str,
+        group: Cgroup | None,
         output: Pipes,
         on_exit: Callable[[Exit], None],
     ) -> None:
         self._pidfd = _pidfd_of(process)
         self._process, self._output, self._on_exit = process, output, on_exit
+        self._engine_id, self._group = engine_id, group
         self._loop = asyncio.get_running_loop()
         self._closed = anyio.Event()
-        self._ended = self._closing = False
+        self._ended = self._told = self._closing = False
         self.pid = process.pid
         self.start_ticks = start_ticks(process.pid) or 0
         self._pipes: dict[int, IO[bytes]] = {}
@@ -187,7 +216,7 @@ class ShimChild:
         return len(data)
 
     def _reap(self) -> None:
-        """Take the exit status, after ending what is left of the group."""
+        """Take the exit status, after ending what is left of the group, and then the rest."""
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
         with suppress(ProcessLookupError, PermissionError):
@@ -197,8 +226,13 @@ class ShimChild:
         self.catch_up()
         if self._pipes:
             self._loop.call_later(DRAIN_S, self._close_pipes)
-        self._close_if_done()
+        Remains(self._engine_id, group=self._group, done=lambda: self._tell(end)).end()
+
+    def _tell(self, end: Exit) -> None:
+        """Nothing of it is left."""
+        self._told = True
         self._on_exit(end)
+        self._close_if_done()
 
     def _close_pipes(self) -> None:
         for fd in list(self._pipes):
@@ -211,7 +245,7 @@ class ShimChild:
         self._close_if_done()
 
     def _close_if_done(self) -> None:
-        if self._ended and not self._pipes and not self._closing:
+        if self._told and not self._pipes and not self._closing:
             self._closing = True
             self._output.close(self._closed.set)
 

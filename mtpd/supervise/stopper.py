@@ -15,6 +15,7 @@ import anyio
 import structlog
 
 from mtpd.supervise.output import Output
+from mtpd.units import EngineId
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -63,7 +64,7 @@ class Stopper:
         output = Output(on_lines=lambda _lines: None, file=None)
         try:
             child = self._spawner.spawn(
-                command, engine_id=life.engine_id, output=output, on_exit=ends.append
+                command, engine_id=_of_command(life), output=output, on_exit=ends.append
             )
         except (OSError, ValueError) as error:
             failed = f"cannot be started: {error}"
@@ -86,6 +87,11 @@ async def _closed(child: Child, within_s: float) -> None:
     finally:
         child.signal(signal.SIGKILL)
     await child.closed()
+
+
+def _of_command(life: Life) -> EngineId:
+    """What a stop command and its children carry: they may outlive the engine by a moment."""
+    return EngineId(f"{life.engine_id}-stop")
 
 
 def _of_process(command: Command, pid: int) -> Command:

@@ -90,14 +90,21 @@ class ToolRunner:
 
     Args:
         spawner: Creates the process.
+        new_id: Makes what it carries, so that all that it starts is found.
         quiet_s: How long it may print nothing.
         printed: How many bytes it may print.
     """
 
     def __init__(
-        self, spawner: Spawner, *, quiet_s: float = QUIET_S, printed: int = PRINTED_BYTES
+        self,
+        spawner: Spawner,
+        *,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        quiet_s: float = QUIET_S,
+        printed: int = PRINTED_BYTES,
     ) -> None:
-        self._spawner, self._quiet_s, self._printed = spawner, quiet_s, printed
+        self._spawner, self._new_id = spawner, new_id
+        self._quiet_s, self._printed = quiet_s, printed
 
     async def run(
         self, command: Command, *, name: str, on_text: Callable[[tuple[str, ...]], None]
@@ -120,7 +127,7 @@ class ToolRunner:
         ended: list[Exit] = []
         try:
             child = self._spawner.spawn(
-                command, engine_id=f"tool-{uuid.uuid4().hex}", output=texts, on_exit=ended.append
+                command, engine_id=self._new_id(), output=texts, on_exit=ended.append
             )
         except OSError as error:
             message = f"{name} cannot be started: {error.strerror}"

@@ -175,13 +175,12 @@ class Stage:
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         faults: Faults | None = None,
         prefix: str = "e",
-        alone: bool = False,
     ) -> None:
         self.events: list[Event] = []
         self.facts: list[Fact] = []
         self.ledger = ledger or MemoryLedger()
-        # A test that looks for processes by their engine must not find those of a test beside it.
-        self._count, self._prefix = 0, f"{prefix}{os.getpid()}-" if alone else prefix
+        # Processes are found, and ended, by their engine: never those of a test beside this one.
+        self._count, self._prefix = 0, f"{prefix}{os.getpid()}-"
         self.actor = EngineActor(
             key=KEY,
             spawner=spawner or ShimSpawner(),

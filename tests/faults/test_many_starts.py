@@ -49,8 +49,9 @@ async def test_no_start_leaves_anything_behind_and_every_code_is_right() -> None
 
         code = f"exit {number % 256}" if number % 3 else f"kill -{1 + number % 2 * 8} $$"
         command = Command(argv=("/bin/sh", "-c", code), env={})
+        engine = f"many-{os.getpid()}-{number}"
         async with limit:
-            child = spawner.spawn(command, engine_id=f"e{number}", output=quiet(), on_exit=ended)
+            child = spawner.spawn(command, engine_id=engine, output=quiet(), on_exit=ended)
             await child.closed()
 
     await one(1)

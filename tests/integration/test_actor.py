@@ -39,7 +39,7 @@ async def test_a_start_leads_to_ready_and_a_stop_to_stopped(tmp_path: Path) -> N
         ready = await actor.settled()
         actor.stop("asked")
         stopped = await actor.settled()
-    assert (ready.state, ready.id, ready.starts) == ("ready", "e1", 1)
+    assert (ready.state, ready.id, ready.starts) == ("ready", stage.first, 1)
     assert ready.log_tail == ("hello",)
     assert (stopped.state, stopped.pid, stopped.failure) == ("stopped", None, None)
     expected = ["spawning", "loading", "probing", "ready", "stopping", "releasing", "stopped"]
@@ -47,10 +47,10 @@ async def test_a_start_leads_to_ready_and_a_stop_to_stopped(tmp_path: Path) -> N
     judged = [event for event in stage.events if isinstance(event, ResidencyJudged)]
     assert [event.residency.state for event in judged] == ["unknown"]
     assert stage.ledger.notes == [
-        ("intend", "e1"),
-        ("spawned", "e1", str(ready.pid)),
-        ("judged", "e1", "unknown"),
-        ("ended", "e1", "-15"),
+        ("intend", stage.first),
+        ("spawned", stage.first, str(ready.pid)),
+        ("judged", stage.first, "unknown"),
+        ("ended", stage.first, "-15"),
     ]
     assert (tmp_path / "tiny@host.log").read_text() == "hello\n"
 
@@ -62,7 +62,7 @@ async def test_the_child_gets_its_environment_and_nothing_of_the_daemons(tmp_pat
         actor.start(tiny(tmp_path, dump=str(facts)))
         await actor.settled()
     seen = json.loads(facts.read_text())
-    assert seen["environment"] == ["MTPD_INSTANCE=e1", f"PYTHONPATH={ROOT}"]
+    assert seen["environment"] == [f"MTPD_INSTANCE={stage.first}", f"PYTHONPATH={ROOT}"]
     assert seen["leads"]
     assert seen["cwd"] == "/"
     assert seen["umask"] == "0077"
@@ -96,7 +96,7 @@ async def test_a_deaf_child_is_killed_after_the_ladder(tmp_path: Path) -> None:
         await actor.settled()
         actor.stop("asked")
         assert (await actor.settled()).state == "stopped"
-    assert stage.ledger.notes[-1] == ("ended", "e1", "-9")
+    assert stage.ledger.notes[-1] == ("ended", stage.first, "-9")
 
 
 async def test_the_ladder_is_climbed_although_the_owner_is_cancelled(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_the_ladder_is_climbed_although_the_owner_is_cancelled(tmp_path: P
     assert actor.view().state == "stopped"
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    assert stage.ledger.notes[-1] == ("ended", "e1", "-9")
+    assert stage.ledger.notes[-1] == ("ended", stage.first, "-9")
 
 
 async def test_a_stop_during_the_load_ends_the_child_at_once(tmp_path: Path) -> None:
@@ -128,11 +128,11 @@ async def test_a_stop_before_the_process_exists_creates_none(tmp_path: Path) -> 
         actor.start(tiny(tmp_path))
         actor.stop("changed my mind")
         assert (await actor.settled()).state == "stopped"
-    assert stage.ledger.notes == [("intend", "e1"), ("ended", "e1", "None")]
+    assert stage.ledger.notes == [("intend", stage.first), ("ended", stage.first, "None")]
 
 
 async def test_a_grandchild_that_holds_the_pipes_does_not_delay_the_exit(tmp_path: Path) -> None:
-    stage = Stage(alone=True)
+    stage = Stage()
     async with stage.running() as actor:
         actor.start(tiny(tmp_path, grandchild=60.0, exit_code=3))
         await until(lambda: actor.view().state == "loading")
@@ -156,7 +156,7 @@ async def test_a_stopped_child_is_killed(tmp_path: Path) -> None:
         await until(lambda: stat_of(pid)[2] == "T")
         actor.stop("asked")
         assert (await actor.settled()).state == "stopped"
-    assert stage.ledger.notes[-1] == ("ended", "e1", "-9")
+    assert stage.ledger.notes[-1] == ("ended", stage.first, "-9")
 
 
 async def test_a_load_that_prints_nothing_is_killed_and_tried_again(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ async def test_an_evicted_engine_is_ready_and_its_verdict_does_not_pass(tmp_path
         assert (view.state, view.residency.state) == ("ready", "evicted")
         assert isinstance(actor.verdict.residency, Evicted)
         assert not actor.verdict.passes
-    assert ("judged", "e1", "evicted") in stage.ledger.notes
+    assert ("judged", stage.first, "evicted") in stage.ledger.notes
 
 
 async def test_the_cause_of_a_crash_in_the_canary_is_the_crash_not_the_reset(
@@ -149,4 +149,4 @@ async def test_a_stop_does_not_wait_for_an_open_stream(tmp_path: Path) -> None:
         with anyio.fail_after(SOON_S):
             assert (await actor.settled()).state == "stopped"
         tasks.cancel_scope.cancel()
-    assert stage.ledger.notes[-1] == ("ended", "e1", "1")
+    assert stage.ledger.notes[-1] == ("ended", stage.first, "1")

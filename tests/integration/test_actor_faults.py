@@ -127,7 +127,7 @@ async def test_an_actor_that_fails_takes_its_process_with_it(tmp_path: Path) -> 
             msg = "a defect in a listener"
             raise ValueError(msg)
 
-    stage = Stage(on_event=refuse, alone=True)
+    stage = Stage(on_event=refuse)
     with pytest.RaisesGroup(pytest.RaisesExc(ValueError), flatten_subgroups=True):
         async with stage.running() as actor:
             actor.start(tiny(tmp_path))
@@ -142,7 +142,7 @@ async def test_an_impossible_environment_is_a_configuration_error(tmp_path: Path
         view = await actor.settled()
     assert view.failure is not None
     assert (view.state, view.failure.failure) == ("failed", "config")
-    assert stage.ledger.notes == [("intend", "e1"), ("ended", "e1", "None")]
+    assert stage.ledger.notes == [("intend", stage.first), ("ended", stage.first, "None")]
 
 
 class FullDisk(MemoryLedger):

@@ -42,7 +42,7 @@ def embedded(directory: Path, depth: int) -> LaunchPlan:
 async def test_the_real_engine_becomes_ready_on_the_host_and_stops(
     tmp_path: Path, depth: int
 ) -> None:
-    stage = Stage(tmp_path, probe=EngineProbe(), alone=True)
+    stage = Stage(tmp_path, probe=EngineProbe())
     async with stage.running() as actor:
         actor.start(embedded(tmp_path, depth))
         with anyio.fail_after(30):

@@ -153,7 +153,7 @@ async def test_memory_that_is_lost_while_it_serves_is_told_once(
         await until(lambda: scene.judged() == ["resident", "spilled"])
         assert await actor.wait_change(revision) > revision
         assert (actor.verdict.label, actor.view().state) == ("spilled", "ready")
-        await until(lambda: ("judged", "e1", "spilled") in scene.stage.ledger.notes)
+        await until(lambda: ("judged", scene.stage.first, "spilled") in scene.stage.ledger.notes)
         await scene.panel.more()
         assert scene.judged() == ["resident", "spilled"]
 

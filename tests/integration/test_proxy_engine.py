@@ -77,7 +77,7 @@ async def house(
     def new_id() -> EngineId:
         nonlocal count
         count += 1
-        return EngineId(f"e{count}")
+        return EngineId(f"e{os.getpid()}-{count}")
 
     def actor(key: EngineKey) -> EngineActor:
         return EngineActor(

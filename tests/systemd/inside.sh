@@ -117,11 +117,30 @@ sed -i "s|\"embedded\"|\"$folder/llama-server\"|" "$XDG_CONFIG_HOME/mtpd/mtpd.to
 printf '[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestartSec=100ms\n' > "$drop_ins/zz-often.conf"
 systemctl --user daemon-reload
 systemctl --user start mtpd.service
-within() { cat "/sys/fs/cgroup$(shown ControlGroup)/cgroup.procs"; }
-slowest=0
-for kill in $(seq "$kills"); do
+within() { find "/sys/fs/cgroup$(shown ControlGroup)" -name cgroup.procs -exec cat {} +; }
+groups() { find "/sys/fs/cgroup$(shown ControlGroup)" -mindepth 1 -type d; }
+ask() {
     curl -sf --max-time 60 "http://127.0.0.1:$port/completion" -H 'Content-Type: application/json' \
         -d '{"model": "tiny-chained", "prompt": "x", "n_predict": 4}' > /dev/null
+}
+# What forks away cleans its environment, so that nothing but the group tells whose it is.
+mv "$folder/llama-server" "$folder/real-server"
+printf '#!/bin/sh\n[ "$1" = --help ] || env -i setsid %s 600 > /dev/null 2>&1 &\nexec %s "$@"\n' \
+    "$(command -v sleep)" "$folder/real-server" > "$folder/llama-server"
+chmod +x "$folder/llama-server"
+ask
+[ "$(groups | wc -l)" = 1 ]
+inside=$(cat "$(groups)/cgroup.procs")
+[ "$(wc -w <<< "$inside")" = 2 ]
+[ "$(wc -w <<< "$(within)")" = 3 ]
+"$(dirname "$python")/mtpctl" unload > /dev/null
+for pid in $inside; do [ ! -e "/proc/$pid" ]; done
+[ -z "$(groups)" ]
+promise "all that an engine started is gone after its stop, whatever it did to get away"
+
+slowest=0
+for kill in $(seq "$kills"); do
+    ask
     main=$(shown MainPID)
     before=$(within)
     [ "$(wc -w <<< "$before")" -ge 2 ]

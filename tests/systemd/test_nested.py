@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = [pytest.mark.nested, pytest.mark.slow, pytest.mark.timeout(600)]
 
-PROMISES = 11
+PROMISES = 12
 KILLS = 50 if os.environ.get("MTPD_ENDURANCE") else 3
 
 

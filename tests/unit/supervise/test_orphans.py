@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mtpd.supervise.identity import boot_id, engine_of, pids_of, start_ticks
-from mtpd.supervise.orphans import reap
+from mtpd.supervise.identity import boot_id, engine_of, house_of, pids_of, start_ticks
+from mtpd.supervise.orphans import end_house, reap
 from mtpd.units import EngineId
 from tests.fakes.supervision import MemoryLedger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 KIND = "import time; print('up', flush=True); time.sleep(60)"
 DEAF = "import signal; signal.signal(15, signal.SIG_IGN)\n" + KIND
@@ -102,3 +103,15 @@ def test_identity_of_what_is_gone_is_nothing() -> None:
     assert start_ticks(pid) is None
     assert pids_of(ORPHAN) == ()
     assert engine_of(os.getpid()) is None
+
+
+async def test_what_carries_an_id_of_the_state_directory_is_ended_without_a_row(
+    tmp_path: Path,
+) -> None:
+    house = house_of(tmp_path)
+    assert house != house_of(tmp_path.parent)
+    with process(KIND, f"{house}1") as one, process(DEAF, f"{house}2-stop") as other:
+        with process(KIND, ORPHAN) as stranger:
+            assert await end_house(house, grace_s=0.2) == ()
+            assert (one.wait(), other.wait()) == (-15, -9)
+            assert stranger.poll() is None

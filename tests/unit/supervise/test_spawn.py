@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import anyio
 import pytest
 
@@ -7,6 +9,7 @@ from mtpd.supervise.output import Output
 from mtpd.supervise.spawn import Exit, ShimSpawner, not_started
 from mtpd.types import Command, FailureClass
 
+ENGINE = f"spawn-{os.getpid()}"
 COMMAND = Command(argv=("/bin/true",), env={})
 
 
@@ -22,7 +25,7 @@ async def test_a_spawn_off_the_loops_thread_is_refused() -> None:
     spawner = ShimSpawner()
 
     async def elsewhere() -> None:
-        spawner.spawn(COMMAND, engine_id="e", output=quiet(), on_exit=ignore)
+        spawner.spawn(COMMAND, engine_id=ENGINE, output=quiet(), on_exit=ignore)
 
     with pytest.raises(RuntimeError, match="loop's thread"):
         await anyio.to_thread.run_sync(lambda: anyio.run(elsewhere))
@@ -30,7 +33,7 @@ async def test_a_spawn_off_the_loops_thread_is_refused() -> None:
 
 def test_a_spawn_without_a_loop_is_refused() -> None:
     with pytest.raises(RuntimeError, match="no running event loop"):
-        ShimSpawner().spawn(COMMAND, engine_id="e", output=quiet(), on_exit=ignore)
+        ShimSpawner().spawn(COMMAND, engine_id=ENGINE, output=quiet(), on_exit=ignore)
 
 
 @pytest.mark.parametrize("code", [0, 7, 255])
@@ -38,7 +41,7 @@ async def test_exit_codes_are_right_and_signals_after_the_end_reach_nobody(code:
     ends: list[Exit] = []
     command = Command(argv=("/bin/sh", "-c", f"echo out; echo err >&2; exit {code}"), env={})
     output = quiet()
-    child = ShimSpawner().spawn(command, engine_id="e", output=output, on_exit=ends.append)
+    child = ShimSpawner().spawn(command, engine_id=ENGINE, output=output, on_exit=ends.append)
     await child.closed()
     child.signal(9)
     assert ends == [Exit(code)]
