@@ -43,6 +43,7 @@ from mtpd.store.db import Database
 from mtpd.store.token_file import TokenFile, Tokens
 from mtpd.supervise import lock
 from mtpd.supervise.cgroups import Cgroups
+from mtpd.supervise.housekeeping import Housekeeping
 
 if TYPE_CHECKING:
     import socket
@@ -138,6 +139,8 @@ async def daemon(
                 faults=faults,
             )
         )
+        keeping = Housekeeping(directories, sole=sole, groups=Cgroups.delegated(environment))
+        stack.push_async_callback(keeping.after)
         bus = Bus(boot=uuid.uuid4().hex[:12], clock=clock)
         stack.callback(bus.close)
         house = House(
@@ -152,11 +155,9 @@ async def daemon(
             faults=faults,
             hash_delay_s=hash_delay_s,
             foreign_env=foreign_env(path_env, environment),
+            keeping=keeping,
             disk=disk,
-            groups=Cgroups.delegated(environment),
-            sole=sole,
         )
-        stack.push_async_callback(house.keeping.after)
         stack.callback(house.ground.telemetry.close)
         stack.enter_context(logs.tap(house.feed.from_threads(DAEMON)))
         await house.recover()

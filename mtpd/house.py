@@ -50,7 +50,6 @@ from mtpd.proxy.switch import Switchboard
 from mtpd.store.live_states import LiveStates
 from mtpd.store.operations_table import OperationRows
 from mtpd.store.quality import QualityRows
-from mtpd.supervise.housekeeping import Housekeeping
 from mtpd.supervise.probe import EngineProbe
 from mtpd.supervise.pulse import Pulse
 from mtpd.supervise.runner import EngineActor
@@ -74,7 +73,7 @@ if TYPE_CHECKING:
     from mtpd.gpu.card import Card
     from mtpd.store.db import Database
     from mtpd.store.token_file import Tokens
-    from mtpd.supervise.cgroups import Cgroups
+    from mtpd.supervise.housekeeping import Housekeeping
     from mtpd.types import EngineBinary, EngineKey
     from mtpd.units import EngineId
 
@@ -98,14 +97,13 @@ class House:
         faults: Faults,
         hash_delay_s: float,
         foreign_env: Mapping[str, str],
+        keeping: Housekeeping,
         disk: ConfigOnDisk | None = None,
-        groups: Cgroups | None = None,
-        sole: bool = False,
     ) -> None:
         self._config, self._bus, self._clock, self._faults = config, bus, clock, faults
         self._log_dir = directories.state / "logs"
-        self._store, self.keeping = store, Housekeeping(directories, sole=sole)
-        self._spawner = ShimSpawner(groups=groups)
+        self._store, self._keeping = store, keeping
+        self._spawner = ShimSpawner(groups=keeping.groups)
         self.requests = OpenRequests(clock)
         self.feed = LogFeed(clock=clock, marked=KEPT)
         ground = self.ground = Ground(
@@ -173,7 +171,7 @@ class House:
             memory=ground.memory.forecast,
             awake=ground.waking.awake,
         )
-        runner = ToolRunner(self._spawner, new_id=self.keeping.new_id)
+        runner = ToolRunner(self._spawner, new_id=self._keeping.new_id)
         toolbox = Toolbox(config=config, planner=ground.planner, runner=runner)
         self.quality = QualityDesk(
             config=config,
@@ -267,7 +265,7 @@ class House:
     async def recover(self) -> None:
         """End what a killed daemon left, and adopt the choices that still hold."""
         await self.ground.recover()
-        await self.keeping.before()
+        await self._keeping.before()
         await self.ground.memory.look()
         await self.ground.residencies.restore(self.ground.ledger)
         await self._restore()
@@ -364,7 +362,7 @@ class House:
             log_dir=self._log_dir,
             on_event=self._publish,
             rng=random.random,
-            new_id=self.keeping.new_id,
+            new_id=self._keeping.new_id,
             on_fact=partial(self._hear, key.profile),
             on_lines=lambda engine, lines, facts: self.feed.add(
                 key.profile, lines, engine_id=engine, notes=notes(facts)

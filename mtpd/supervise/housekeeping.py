@@ -13,6 +13,7 @@ from mtpd.units import EngineId
 
 if TYPE_CHECKING:
     from mtpd.config.directories import Directories
+    from mtpd.supervise.cgroups import Cgroups
 
 __all__ = ["Housekeeping"]
 
@@ -26,9 +27,11 @@ class Housekeeping:
     Args:
         directories: Of the daemon; they exist.
         sole: Whether no other daemon can have its state directory.
+        groups: Makes control groups for its processes, None where it may have none.
     """
 
-    def __init__(self, directories: Directories, *, sole: bool) -> None:
+    def __init__(self, directories: Directories, *, sole: bool, groups: Cgroups | None) -> None:
+        self.groups = groups
         self._house, self._sole = house_of(directories.state), sole
         self._sockets = directories.runtime
 
