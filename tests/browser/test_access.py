@@ -10,6 +10,8 @@ from tests.browser.chromium import dashboard
 from tests.browser.doing import served, switch, token
 from tests.fakes.house import daemon_at, home
 
+REFUSED = "A token is needed to see this."
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
@@ -51,7 +53,21 @@ async def test_a_token_is_asked_for_and_what_is_wrong_with_one_is_said() -> None
             async with dashboard(running.url, quiet=False) as seen:
                 page = seen.page
                 await expect(page.locator("#link")).to_have_attribute("data-state", "forbidden")
-                await expect(page.locator("#banner")).to_contain_text("Waiting for the daemon")
+                await expect(page.locator("#banner")).to_contain_text("to who has a token")
+                for panel in (
+                    "glance",
+                    "queue",
+                    "vram",
+                    "acceptance",
+                    "models",
+                    "depth",
+                    "history",
+                ):
+                    await expect(page.locator(f"#{panel} .empty")).to_have_text(REFUSED)
+                await expect(page.locator("#decisions .empty")).to_have_text(REFUSED)
+                await expect(page.get_by_text("Waiting for the daemon")).to_have_count(0)
+                await page.keyboard.press("Escape")  # the field that is offered by itself
+                await page.get_by_role("button", name="Enter a token").click()
                 assert seen.count("/mtpd/v1/status") == 0, "nothing else is asked in vain"
                 await page.get_by_label("Access token").fill(eyes[:-1])
                 await page.get_by_role("button", name="Use it").click()
@@ -72,5 +88,8 @@ async def test_a_token_is_asked_for_and_what_is_wrong_with_one_is_said() -> None
                 await page.get_by_role("button", name="Access: token eyes").click()
                 await page.get_by_role("button", name="Forget the token").click()
                 await expect(page.locator("#link")).to_have_attribute("data-state", "forbidden")
-                await expect(page.locator("#banner")).to_contain_text("Waiting for the daemon")
+                await expect(page.locator("#banner")).to_contain_text("to who has a token")
+                for panel in ("decisions", "history"):
+                    await expect(page.locator(f"#{panel} .empty")).to_have_text(REFUSED)
+                await expect(page.locator("#history canvas").first).to_be_hidden()
                 await expect(page.locator("#logs li")).to_have_count(0)

@@ -1,5 +1,6 @@
 /** How often a draft is accepted, position by position: as measured, and in live traffic. */
 
+import { absent } from "../lib/absent.js";
 import { drawn, h, parts } from "../lib/dom.js";
 import { foremost, range, table } from "../lib/show.js";
 
@@ -12,9 +13,9 @@ export function mount(section, { store, format }) {
   const aside = h("span.aside", {});
   header.append(aside);
   const draw = drawn(body);
-  store.subscribe(["status", "models"], (status, models) => {
+  store.subscribe(["status", "models", "link"], (status, models, link) => {
     if (!status || !models) {
-      draw(null, () => h("p.empty", {}, "Waiting for the daemon."));
+      draw({ link }, () => absent(link));
       return;
     }
     const name = foremost(status)?.profile ?? models.find((one) => one.depths.length)?.id;

@@ -1,5 +1,6 @@
 /** Where the model lies, and the lines that prove it. */
 
+import { absent } from "../lib/absent.js";
 import { drawn, h, parts } from "../lib/dom.js";
 import { sentence } from "../lib/show.js";
 
@@ -26,12 +27,12 @@ const SHOWN = 3;
  * @param {HTMLElement} section
  * @param {import("../app.js").Context} ctx
  */
-export function mount(section, { store }) {
+export function mount(section, { store, access }) {
   const { body } = parts(section);
   const draw = drawn(body);
-  store.subscribe(["status"], (status) => {
+  store.subscribe(["status", "link"], (status, link) => {
     if (!status) {
-      draw(null, () => h("p.empty", {}, "Waiting for the daemon."));
+      draw({ link }, () => absent(link, access.askForToken));
       return;
     }
     const engines = status.engines.filter((one) => one.state !== "stopped");

@@ -1,5 +1,6 @@
 /** What was decided, newest first; one of them opens with all that it stands on. */
 
+import { absent } from "../lib/absent.js";
 import { dialog } from "../lib/access.js";
 import { drawn, h, parts } from "../lib/dom.js";
 import { sentence, table } from "../lib/show.js";
@@ -42,7 +43,10 @@ export function mount(section, ctx) {
     }
   }
 
-  if (!before) draw(null, () => h("p.empty", {}, "Waiting for the daemon."));
+  store.subscribe(["link"], (link) => {
+    if (link === "forbidden") before = false; // what may not be read any more is not shown any more
+    if (!before) draw({ link }, () => absent(link));
+  });
   live.on("stream.open", read);
   live.on("stream.reset", read);
   live.on("decision.made", read);

@@ -1,5 +1,6 @@
 /** Speed at every draft depth as it was measured, with intervals, and the depth that was chosen. */
 
+import { absent } from "../lib/absent.js";
 import { axis, chart } from "../lib/chart.js";
 import { drawn, h, parts } from "../lib/dom.js";
 import { foremost, table } from "../lib/show.js";
@@ -26,7 +27,7 @@ export function mount(section, { store, format }) {
   let before = "";
   let asked = "";
 
-  const update = (status, models) => {
+  const update = (status, models, link) => {
     const served = foremost(status)?.arm ?? null;
     const found = models ?? [];
     const names = found.map((one) => one.id);
@@ -37,9 +38,10 @@ export function mount(section, { store, format }) {
     const model = found.find((one) => one.id === name);
     const shown = model ? pointsOf(model, served) : { points: [], rows: [] };
     plot.hidden = !shown.points.length;
-    drawEmpty({ name, any: shown.points.length > 0, ready: models !== null }, () =>
-      shown.points.length ? null : h("p.empty", {}, unmeasured(name, models !== null)),
-    );
+    drawEmpty({ name, any: shown.points.length > 0, ready: models !== null, link }, () => {
+      if (models === null) return absent(link);
+      return shown.points.length ? null : h("p.empty", {}, unmeasured(name));
+    });
     drawRows(shown.rows, () => (shown.rows.length ? details(shown.rows, format) : null));
     const now = JSON.stringify(shown.points);
     if (now === before) return;
@@ -51,17 +53,16 @@ export function mount(section, { store, format }) {
 
   which.addEventListener("change", () => {
     asked = which.value;
-    update(store.get("status"), store.get("models"));
+    update(store.get("status"), store.get("models"), store.get("link"));
   });
-  store.subscribe(["status", "models"], update);
+  store.subscribe(["status", "models", "link"], update);
 }
 
 function measuredFirst(models) {
   return (models.find((one) => one.depths.length) ?? models[0])?.id;
 }
 
-function unmeasured(name, ready) {
-  if (!ready) return "Waiting for the daemon.";
+function unmeasured(name) {
   return name
     ? `${name} was not measured yet. Tune measures its depths and chooses one.`
     : "There is no model.";

@@ -1,5 +1,6 @@
 /** Model, depth, speed; why this depth, and what mtpd would do next. */
 
+import { absent } from "../lib/absent.js";
 import { drawn, h, parts } from "../lib/dom.js";
 import { facts, foremost } from "../lib/show.js";
 
@@ -18,9 +19,9 @@ const MEASURES = new Set(["tune", "sweep", "probe"]);
 export function mount(section, { store, format }) {
   const { body } = parts(section);
   const draw = drawn(body);
-  store.subscribe(["status", "models", "gpu", "finished"], (status, models, gpu, finished) => {
+  store.subscribe(["status", "models", "gpu", "finished", "link"], (status, models, gpu, finished, link) => {
     if (!status) {
-      draw(null, () => h("p.empty", {}, "Waiting for the daemon."));
+      draw({ link }, () => absent(link));
       return;
     }
     const engine = foremost(status);

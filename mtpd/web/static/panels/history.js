@@ -1,5 +1,6 @@
 /** Speed, energy, power and temperature over the last hours; a gap is a gap. */
 
+import { absent } from "../lib/absent.js";
 import { axis, chart } from "../lib/chart.js";
 import { drawn, h, parts } from "../lib/dom.js";
 import { sentence } from "../lib/show.js";
@@ -46,6 +47,9 @@ export function mount(section, { api, store, live, format }) {
   );
   header.append(h("div.aside", {}, span));
   let chosen = false;
+  const empty = h("div", { hidden: true });
+  const drawEmpty = drawn(empty);
+  body.append(empty);
   const speed = plotted(body, "Speed and energy of replies", format);
   const heat = plotted(body, "Power and temperature", format);
 
@@ -78,7 +82,13 @@ export function mount(section, { api, store, live, format }) {
     read();
   });
   live.on("stream.open", read);
-  store.subscribe(["link"], read);
+  store.subscribe(["link"], (link) => {
+    const refused = link === "forbidden"; // what may not be read any more is not shown any more
+    for (const plot of body.querySelectorAll(".plot")) plot.hidden = refused;
+    empty.hidden = !refused;
+    drawEmpty(refused, () => (refused ? absent(link) : null));
+    read();
+  });
   document.addEventListener("visibilitychange", read);
   setInterval(read, READ_MS);
 }

@@ -1,5 +1,6 @@
 /** Models and pools, and what can be done with them. */
 
+import { absent } from "../lib/absent.js";
 import { quoted } from "../lib/access.js";
 import { drawn, h, parts } from "../lib/dom.js";
 
@@ -32,9 +33,9 @@ export function mount(section, ctx) {
     drawProgress(active ? operation : null, () => (active ? running(operation, ctx) : null));
   });
 
-  store.subscribe(["status", "models", "access"], (status, models, access) => {
+  store.subscribe(["status", "models", "access", "link"], (status, models, access, link) => {
     if (!status || !models) {
-      drawList(null, () => h("p.empty", {}, "Waiting for the daemon."));
+      drawList({ link }, () => absent(link));
       return;
     }
     const pools = poolsOf(status, models);

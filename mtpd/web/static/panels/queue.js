@@ -1,5 +1,6 @@
 /** Who waits, who runs, and how fast the answers come. */
 
+import { absent } from "../lib/absent.js";
 import { drawn, h, parts } from "../lib/dom.js";
 import { table } from "../lib/show.js";
 
@@ -16,9 +17,9 @@ export function mount(section, { api, store, format }) {
   header.append(aside);
   const draw = drawn(body);
   const again = reader(api, store);
-  store.subscribe(["status"], (status) => {
+  store.subscribe(["status", "link"], (status, link) => {
     if (!status) {
-      draw(null, () => h("p.empty", {}, "Waiting for the daemon."));
+      draw({ link }, () => absent(link));
       return;
     }
     const { queue, queue_rows: rows, requests } = status;

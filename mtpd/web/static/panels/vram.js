@@ -1,5 +1,6 @@
 /** Device memory: what lies in it, against what there is. */
 
+import { absent } from "../lib/absent.js";
 import { drawn, h, parts, svg } from "../lib/dom.js";
 import { field, shareOf } from "../lib/memory.js";
 import { facts, foremost, sentence } from "../lib/show.js";
@@ -11,9 +12,9 @@ import { facts, foremost, sentence } from "../lib/show.js";
 export function mount(section, { store, format }) {
   const { body } = parts(section);
   const draw = drawn(body);
-  store.subscribe(["status", "gpu", "models"], (status, gpu, models) => {
+  store.subscribe(["status", "gpu", "models", "link"], (status, gpu, models, link) => {
     if (!status || !gpu) {
-      draw(null, () => h("p.empty", {}, "Waiting for the daemon."));
+      draw({ link }, () => absent(link));
       return;
     }
     const engine = foremost(status);
