@@ -367,7 +367,7 @@ class Changes(Generic[C]):
 
     def _ended(self, lane: Lane, plan: LaunchPlan, view: EngineView) -> None:
         """Its supervisor has given up on an engine; those who wait may have another arm of it."""
-        short = self._feasible.ran_out(view)
+        short = self._feasible.ran_out(plan, view)
         if short is None:
             self._give_up(lane, plan.arm, failure_of(view), None)
             return

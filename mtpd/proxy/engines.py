@@ -144,7 +144,7 @@ class Engines(Generic[C]):
         seat_for: Callable[[str], Seat],
         on_change: Callable[[Seat], None],
         on_judged: Callable[[LaunchPlan, Verdict], None] = lambda _plan, _verdict: None,
-        ran_out: Callable[[EngineView], Verdict | None] = lambda _view: None,
+        ran_out: Callable[[LaunchPlan, EngineView], Verdict | None] = lambda _plan, _view: None,
     ) -> None:
         self._make_actor, self._connect, self._seat_for = make_actor, connect, seat_for
         self._on_change, self._on_judged, self._ran_out = on_change, on_judged, ran_out
@@ -230,7 +230,7 @@ class Engines(Generic[C]):
                 running.engine_id = view.id
                 return running
             await self._retire(seat)  # it died while it was being connected to
-        if (short := self._ran_out(view)) is not None:
+        if (short := self._ran_out(plan, view)) is not None:
             self._on_judged(plan, short)
             raise MisfitError(plan, short)
         raise failure_of(view)

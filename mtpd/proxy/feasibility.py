@@ -104,15 +104,23 @@ class Feasibility:
             return None
         return verdict
 
-    def ran_out(self, view: EngineView) -> Verdict | None:
+    def ran_out(self, plan: LaunchPlan, view: EngineView) -> Verdict | None:
         """The verdict on an engine that ended for want of device memory; None on any other.
 
-        It is gone, so what is free now is what there was for it.
+        It is gone, so what is free now is what there was for it. Where that is less than was
+        forecast for it, it was admitted because more had been free.
         """
         failure = view.failure
         if failure is None or failure.failure != FailureClass.OOM_VRAM:
             return None
-        return out_of_memory(failure.reason, room_bytes=self._free(view.profile))
+        had, needs = self._free(plan.key.profile), plan.memory_bytes
+        reason = failure.reason
+        if had is not None and needs is not None and had < needs:
+            reason += (
+                f"; at most {needs // MIB} MiB were forecast for it, and {had // MIB} MiB are free"
+                " now that it has ended: others hold the rest (mtpctl gpu)"
+            )
+        return out_of_memory(reason, room_bytes=had)
 
     def short_of(self, fingerprint: str, arm: Arm) -> int | None:
         """The most room in which an arm is known not to fit; None where nothing is known."""

@@ -131,6 +131,9 @@ class Card(Protocol):
     def took(self, engine_id: EngineId) -> int | None:
         """Bytes that a start was measured to take when it was last looked at, or None."""
 
+    async def free_now(self) -> int | None:
+        """Memory of the card that nobody holds; None where that cannot be said."""
+
     async def following(self, engine_id: EngineId, pid: int) -> MemoryLook | None:
         """The next look of those that are taken anyway, about one a second."""
 
@@ -169,6 +172,10 @@ class NoCard:
     def took(self, engine_id: EngineId) -> int | None:
         """Know nothing."""
         del engine_id
+        return None
+
+    async def free_now(self) -> int | None:
+        """Know nothing."""
         return None
 
     async def following(self, engine_id: EngineId, pid: int) -> MemoryLook | None:

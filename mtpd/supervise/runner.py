@@ -287,7 +287,9 @@ class EngineActor:
             case Spawn():
                 self._releasing.cancel()
                 self._life = life = self._new_life(effect)
-                tasks.start_soon(self._live, life)
+                tasks.start_soon(
+                    self._starter.live, life, lambda: isinstance(self._engine.state, Spawning)
+                )
             case StartProbe(start=start):
                 self._probing = anyio.CancelScope()
                 tasks.start_soon(self._look_whether, self._probing, start)
@@ -326,6 +328,7 @@ class EngineActor:
                 held = await self._card.released(
                     life.engine_id, life.pid, life.before, reset=effect.reset
                 )
+                await self._starter.returned(life, held=held is not None)
         if not scope.cancelled_caught or self._closing:
             self._post(Released(start=effect.start, now=self._clock.now(), held=held))
 
@@ -355,9 +358,6 @@ class EngineActor:
             on_lines=self._on_lines,
             on_output=self._heard,
         )
-
-    async def _live(self, life: Life) -> None:
-        await self._starter.live(life, wanted=lambda: isinstance(self._engine.state, Spawning))
 
     def _heard(self, life: Life) -> None:
         """Tell the machine that the loading engine printed something, but not every time."""

@@ -52,7 +52,7 @@ class Starter:
         self._card = card
         self._clock, self._faults, self._rng, self._post = clock, faults, rng, post
 
-    async def live(self, life: Life, *, wanted: Callable[[], bool]) -> None:
+    async def live(self, life: Life, wanted: Callable[[], bool]) -> None:
         """Create the process and keep the ledger while it lives."""
         if not await self._create(life, wanted) or life.child is None:
             return
@@ -61,11 +61,25 @@ class Starter:
         self._faults.hit("spawn.after_record")
         await life.ended.wait()
         self._faults.hit("exit.before_record")
-        if life.end is not None and (cause := life.cause(life.end)).failure is _SHORT:
-            short = out_of_memory(cause.reason, room_bytes=room(life.before, None))
-            await self.note(life, self._ledger.judged(life.engine_id, short))
         await self.note(life, self._ledger.ended(life.engine_id, life.code))
         await child.closed()
+
+    async def returned(self, life: Life, *, held: bool) -> None:
+        """Record how much memory there was for an engine that ended for want of it.
+
+        Other programs may have taken some of what was free when it was admitted, so what is
+        free once its own is back counts, unless that was more.
+
+        Args:
+            life: The start.
+            held: Whether its memory has not come back.
+        """
+        if life.end is None or (cause := life.cause(life.end)).failure is not _SHORT:
+            return
+        seen = (room(life.before, None), None if held else await self._card.free_now())
+        least = min((count for count in seen if count is not None), default=None)
+        short = out_of_memory(cause.reason, room_bytes=least)
+        await self.note(life, self._ledger.judged(life.engine_id, short))
 
     async def _create(self, life: Life, wanted: Callable[[], bool]) -> bool:
         """Create the process; the intent is durable before it can exist."""

@@ -85,6 +85,9 @@ class Loading:
             self.panel.clients = [holding(pid, self.mib)]
         return await self.kept.look(engine_id, pid)
 
+    async def free_now(self) -> int | None:
+        return None
+
     def took(self, engine_id: EngineId) -> int | None:
         return self.kept.took(engine_id)
 

@@ -232,6 +232,36 @@ async def test_memory_that_another_program_held_rules_an_arm_out_only_while_it_h
             assert box.starts.count("alpha@3") == 2
 
 
+async def test_memory_that_another_program_took_during_a_load_is_not_held_against_the_arm() -> None:
+    total = sysfs.VRAM_TOTAL // MIB
+    async with rig(oom_at_depth=3, oom_below_mib=total - 5_000, load_s=1.0) as made:
+        tree, vram = made.tree, counter(made.tree.root, "vram")
+        own = int(vram.read_text())
+        rest = sysfs.VRAM_TOTAL - 32 * MIB
+        async with made.daemon() as box, anyio.create_task_group() as tasks:
+            told: list[OperationView] = []
+
+            async def ask() -> None:
+                told.append(await box.switch(3))
+
+            tasks.start_soon(ask)
+            await until(lambda: any(one.new == "loading" for one in box.moves))
+            tree.process(OTHER, vram_bytes=rest - own, kfd=False, name="renderer")
+            tree.vram(rest)
+            await until(lambda: bool(told), within_s=20)
+            (failed,) = told
+            assert failed.error is not None
+            said = str(failed.error["detail"])
+            assert "there is not enough device memory for" in said
+            assert "and 32 MiB are free now that it has ended: others hold the rest" in said
+            assert (await box.switch(3)).state == "failed"
+        tree.end(OTHER)
+        tree.vram(own)
+        async with made.daemon() as box:
+            assert (await box.switch(3)).state == "done", "another daemon believes the ledger"
+            assert await box.depth() == "3"
+
+
 async def test_a_resident_engine_that_spills_while_it_serves_is_left_and_requests_wait() -> None:
     async with rig() as made, made.daemon() as box:
         await box.switch(1)
