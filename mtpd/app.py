@@ -170,6 +170,7 @@ async def daemon(
                 started=clock.now(),
                 listen=url.removeprefix("http://"),
                 control_socket=str(socket_path),
+                state_dir=str(directories.state),
                 engine_binary=engine.label,
             )
         )

@@ -331,6 +331,7 @@ class StatusView:
         config: The configuration file; None where there is none, as in the demo.
         queue_rows: Open requests by model and priority.
         requests: The oldest open requests, at most 100.
+        state_dir: Where the daemon keeps its files; None where one of an older version answers.
     """
 
     version: str
@@ -356,6 +357,7 @@ class StatusView:
     quarantine: tuple[QuarantineView, ...] = ()
     queue_rows: tuple[QueueRowView, ...] = ()
     requests: tuple[RequestView, ...] = ()
+    state_dir: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
-from mtpd.config.directories import Directories
+from mtpd.config.directories import Directories, is_there
 from mtpd.errors import EXIT_CONFIG, MtpdError, StateError, UnreachableError
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def find_target(
         own = Directories.resolve(environment).control_socket(None)
     except StateError:  # no home and no runtime directory: only the system's daemon is left
         own = system_sockets[0]
-    found = next((path for path in (own, *system_sockets) if path.exists()), own)
+    found = next((path for path in (own, *system_sockets) if is_there(path)), own)
     return UnixTarget(str(found))
 
 

@@ -13,7 +13,7 @@ import click
 
 from mtpd.clock import SystemClock
 from mtpd.compat.drafter import MTP_HEADS
-from mtpd.config.directories import Directories, find_config
+from mtpd.config.directories import Directories, find_config, is_there
 from mtpd.engine.needed import find_needed
 from mtpd.errors import StateError
 from mtpd.store.token_file import TokenFile
@@ -136,7 +136,7 @@ def token_warnings(loaded: Config) -> tuple[str, ...]:
 
 def system_warnings() -> tuple[str, ...]:
     """What is odd about this machine for any engine."""
-    if not SYSTEM_ENGINE_CONFIG.exists():
+    if not is_there(SYSTEM_ENGINE_CONFIG):
         return ()
     message = (
         f"{SYSTEM_ENGINE_CONFIG} exists: every llama-server adds the options in it, so what runs"

@@ -17,7 +17,14 @@ from mtpd.errors import StateError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Directories", "check_private", "find_config", "private_directory"]
+__all__ = [
+    "Directories",
+    "check_private",
+    "find_config",
+    "is_file",
+    "is_there",
+    "private_directory",
+]
 
 _SYSTEM_CONFIG = Path("/etc/mtpd/mtpd.toml")
 
@@ -148,7 +155,24 @@ def find_config(environment: Mapping[str, str]) -> Path | None:
     home = environment.get("HOME")
     base = environment.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
     places = [Path(base) / "mtpd" / "mtpd.toml"] if base else []
-    return next((place for place in (*places, _SYSTEM_CONFIG) if place.is_file()), None)
+    return next((place for place in (*places, _SYSTEM_CONFIG) if is_file(place)), None)
+
+
+def is_there(path: Path) -> bool:
+    """Whether this user sees something there; what lies in a closed directory is not seen."""
+    try:
+        path.stat()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def is_file(path: Path) -> bool:
+    """Whether this user sees a file there; ``Path.is_file`` fails in a closed directory."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _from_systemd(environment: Mapping[str, str], name: str) -> Path | None:

@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mtpd.config.directories import is_file
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -87,7 +89,7 @@ def _in_flat_folder(model: HubModel, environment: Mapping[str, str]) -> Iterator
         except OSError:
             continue
         for path in found:
-            if path.suffix.lower() == ".gguf" and path.is_file():
+            if path.suffix.lower() == ".gguf" and is_file(path):
                 yield path.name.removeprefix(prefix), path
 
 

@@ -17,4 +17,5 @@ class DaemonFacts:
     started: float
     listen: str
     control_socket: str
+    state_dir: str
     engine_binary: str

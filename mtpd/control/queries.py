@@ -84,6 +84,7 @@ class Queries:
             uptime_s=round(self._p.clock.now() - facts.started, 3),
             listen=facts.listen,
             control_socket=facts.control_socket,
+            state_dir=facts.state_dir,
             mode=self._p.config.tuning.mode.value,
             engine_binary=facts.engine_binary,
             hardware=self._p.config.budget.hardware,

@@ -23,6 +23,7 @@ import anyio
 from anyio import to_thread
 
 import mtpd
+from mtpd.config.directories import is_file, is_there
 from mtpd.engine.flags import can_listen_on_unix_socket, parse_help
 from mtpd.errors import BinaryError
 from mtpd.types import EngineBinary
@@ -81,7 +82,7 @@ def on_path(name: str, path_env: str) -> Path | None:
     """The program that a shell with this ``PATH`` would start; relative entries are skipped."""
     for folder in path_env.split(os.pathsep):
         candidate = Path(folder) / name
-        if folder.startswith("/") and candidate.is_file() and os.access(candidate, os.X_OK):
+        if folder.startswith("/") and is_file(candidate) and os.access(candidate, os.X_OK):
             return candidate
     return None
 
@@ -99,7 +100,7 @@ def named(spec: str, path_env: str) -> Path:
             raise BinaryError(message, hint=OTHER_HINT)
         return found
     path = Path(spec)
-    if not path.exists():
+    if not is_there(path):
         message = f"There is no llama-server at {path}: the file does not exist."
         raise BinaryError(message, hint=OTHER_HINT)
     if not path.is_file():

@@ -176,13 +176,13 @@ class SocketFacts:
     Attributes:
         listen: Of the data plane.
         taken_by: Who listens there already; None where nobody does.
-        control: Path of the control socket.
+        control: Path of the control socket; None where another user's daemon has it.
         remote: Whether other machines reach the data plane.
     """
 
     listen: str
     taken_by: Listener | None
-    control: str
+    control: str | None
     remote: bool = False
 
 

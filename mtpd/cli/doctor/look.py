@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from mtpd import __version__
-from mtpd.cli.client import SYSTEM_SOCKETS, Client, HttpTarget
+from mtpd.cli.client import SYSTEM_SOCKETS
 from mtpd.cli.configured import SYSTEM_ENGINE_CONFIG, engine_warnings, unread
-from mtpd.cli.decode import decode, decode_all
-from mtpd.cli.doctor import look_cards, look_place, look_units
+from mtpd.cli.doctor import look_cards, look_daemon, look_place, look_units
 from mtpd.cli.doctor.facts import (
     ConfigFacts,
     DaemonFacts,
@@ -37,20 +36,21 @@ from mtpd.config.sandbox import SERVICE_PATH
 from mtpd.engine.binary import on_path
 from mtpd.engine.command import build
 from mtpd.engine.needed import find_needed
-from mtpd.errors import BinaryError, ConfigError, MtpdError, StateError, UnreachableError
-from mtpd.gpu.views import DeviceView
+from mtpd.errors import BinaryError, ConfigError, StateError
 from mtpd.types import Absent, TcpEndpoint, UnixEndpoint
-from mtpd.views import StatusView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from mtpd.cli.client import Client
     from mtpd.cli.doctor.facts import DirectoryFacts
+    from mtpd.cli.doctor.look_daemon import Answer
     from mtpd.cli.doctor.look_units import Unit
     from mtpd.cli.doctor.machine import Machine
     from mtpd.cli.doctor.rights import Account
     from mtpd.config.model import Profile
     from mtpd.types import EngineBinary
+    from mtpd.views import StatusView
 
 __all__ = ["Wanted", "collect"]
 
@@ -72,15 +72,6 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    """What a running daemon says."""
-
-    status: StatusView | None = None
-    devices: tuple[DeviceView, ...] = ()
-    unreachable: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Whose:
     """Whose daemon is looked at."""
 
@@ -93,7 +84,7 @@ class _Whose:
 
 def collect(client: Client, machine: Machine, wanted: Wanted) -> Facts:
     """Look at everything; changes nothing, and asks the engine only for its ``--help``."""
-    answer = _ask(client)
+    answer = look_daemon.ask(client)
     units = look_units.installed(machine)
     path = _config_path(machine, wanted, answer, units)
     config, loaded = _load(path, wanted)
@@ -140,33 +131,8 @@ def _visitor(account: Account) -> Account | None:
     return None if uid in {0, account.uid} else account_of(uid)
 
 
-def _ask(client: Client) -> _Answer:
-    """What a daemon says of itself; one that is not there is no failure here."""
-    try:
-        status = decode(StatusView, client.get("/status").data)
-        devices = decode_all(DeviceView, client.get("/gpu").data, "devices")
-    except UnreachableError as error:
-        return _Answer(unreachable=_unreachable(client, error))
-    except MtpdError as error:
-        return _Answer(unreachable=(str(error), "mtpctl --version && mtpctl status"))
-    return _Answer(status=status, devices=devices)
-
-
-def _unreachable(client: Client, error: UnreachableError) -> tuple[str, str] | None:
-    """Why one that is there does not answer; None where there is none."""
-    match error.__context__:
-        case PermissionError():
-            return str(error), "sudo mtpctl doctor"
-        case TimeoutError():
-            return f"{error} It hangs.", "sudo systemctl restart mtpd"
-        case _ if isinstance(client.target, HttpTarget):
-            return str(error), "mtpctl doctor    # without --url: it asks over the control socket"
-        case _:
-            return None
-
-
 def _config_path(
-    machine: Machine, wanted: Wanted, answer: _Answer, units: tuple[Unit, ...]
+    machine: Machine, wanted: Wanted, answer: Answer, units: tuple[Unit, ...]
 ) -> Path | None:
     """The file that was named, the daemon's, the one that would be found, or the unit's."""
     if wanted.config is not None:
@@ -181,7 +147,7 @@ def _config_path(
 def _whose(
     machine: Machine,
     wanted: Wanted,
-    answer: _Answer,
+    answer: Answer,
     unit: Unit | None,
     socket: str | None,
 ) -> _Whose:
@@ -192,6 +158,7 @@ def _whose(
         account = unit.facts.account
     if answer.status is not None and not service:
         account = _owner(machine, answer.status.pid) or account
+    account = answer.refused_by or account
     environment = machine.environment
     if service:
         environment = {**environment, **_SERVICE_DIRECTORIES}
@@ -206,15 +173,20 @@ def _whose(
 
 
 def _directories(
-    environment: Mapping[str, str], wanted: Wanted, answer: _Answer, socket: str | None
+    environment: Mapping[str, str], wanted: Wanted, answer: Answer, socket: str | None
 ) -> Directories | Absent:
     """Where the daemon keeps its files; the one that answers need not keep them at the usual place.
 
     Raises:
         StateError: Nothing names a directory.
     """
-    found = Directories.resolve(environment, state=wanted.state)
     status = answer.status
+    if answer.refused_by is not None and wanted.state is None:
+        return Absent(f"where {answer.refused_by.name} keeps it is not known: name --state-dir")
+    told = None if status is None or status.state_dir is None else Path(status.state_dir)
+    found = Directories.resolve(environment, state=wanted.state or told)
+    if told is not None:
+        return found
     usual = {str(found.control_socket(socket)), *map(str, SYSTEM_SOCKETS)}
     if status is not None and wanted.state is None and status.control_socket not in usual:
         return Absent("where the daemon that answers keeps it is not known: name --state-dir")
@@ -324,7 +296,7 @@ def _hidden(machine: Machine) -> HiddenFacts:
 
 
 def _devices(
-    machine: Machine, loaded: Config | None, engine: EngineFacts | None, answer: _Answer
+    machine: Machine, loaded: Config | None, engine: EngineFacts | None, answer: Answer
 ) -> DeviceFacts:
     """Cards, unless every engine runs on the processor anyway."""
     if engine is not None and engine.embedded:
@@ -345,10 +317,13 @@ def _devices(
 
 
 def _sockets(
-    answer: _Answer, loaded: Config | None, whose: _Whose, units: tuple[Unit, ...]
+    answer: Answer, loaded: Config | None, whose: _Whose, units: tuple[Unit, ...]
 ) -> SocketFacts | None:
     """Those of the daemon that answers, else those that it would have."""
     status = answer.status
+    if answer.refused_by is not None and loaded is not None:
+        server = loaded.server
+        return SocketFacts(listen=server.listen, taken_by=None, control=None, remote=server.remote)
     if status is not None:
         listen = parse_listen(status.listen)
         return SocketFacts(
@@ -369,7 +344,7 @@ def _state(machine: Machine, whose: _Whose) -> DirectoryFacts | Absent:
     return look_place.state(machine, whose.directories.state, whose.account)
 
 
-def _daemon(answer: _Answer, loaded: Config | None) -> DaemonFacts:
+def _daemon(answer: Answer, loaded: Config | None) -> DaemonFacts:
     status = answer.status
     if status is None:
         return DaemonFacts(unreachable=answer.unreachable)

@@ -41,8 +41,8 @@ _TOKENS_ELSEWHERE: Final = Seen(
 
 def _listen(facts: Facts) -> Iterator[Found]:
     sockets = facts.sockets
-    if sockets is None or sockets.taken_by is None:
-        return
+    if sockets is None or sockets.taken_by is None or facts.daemon.unreachable is not None:
+        return  # a daemon that does not answer is told, and may be who listens
     by = sockets.taken_by
     who = (by.name or "a program of another user") + (f" (pid {by.pid})" if by.pid else "")
     port = sockets.listen.rpartition(":")[2]
@@ -57,13 +57,15 @@ def _see_listen(facts: Facts) -> Seen:
         return _NOT_LOOKED
     if facts.daemon.pid is not None:
         return Seen(f"{sockets.listen} is the daemon")
+    if facts.daemon.unreachable is not None:
+        return Seen("not looked at: a daemon is there, and does not answer", "unknown")
     free = "any free port" if sockets.listen.endswith(":0") else "free"
     return Seen(f"{sockets.listen} is {free}")
 
 
 def _socket(facts: Facts) -> Iterator[Found]:
     sockets = facts.sockets
-    if sockets is None:
+    if sockets is None or sockets.control is None:
         return
     length = len(sockets.control.encode("utf-8", "surrogateescape"))
     if length > SOCKET_PATH_BYTES:
@@ -76,7 +78,11 @@ def _socket(facts: Facts) -> Iterator[Found]:
 
 
 def _see_socket(facts: Facts) -> Seen:
-    return _NOT_LOOKED if facts.sockets is None else Seen(facts.sockets.control)
+    if facts.sockets is None:
+        return _NOT_LOOKED
+    if facts.sockets.control is None:
+        return Seen("not looked at: it is another user's", "unknown")
+    return Seen(facts.sockets.control)
 
 
 def _disk(facts: Facts) -> Iterator[Found]:
