@@ -29,6 +29,10 @@ __all__ = ["REFUSALS", "explained", "open_file", "remembered", "touch"]
 log = structlog.get_logger()
 
 _BUSY_TIMEOUT_S = 5.0
+_CACHE_KIB = 512
+"""Pages of the file that the process keeps: SQLite's 2000 KiB would fill within some thousand
+requests and stay, although the kernel keeps the same pages."""
+
 _PRIMARY = 0xFF
 """SQLite's extended result codes carry the primary one in the low byte."""
 
@@ -233,6 +237,7 @@ def _prepare(conn: sqlite3.Connection, path: Path) -> None:
     # FULL: an acknowledged decision or ledger row survives a power cut, NORMAL loses it.
     conn.execute("PRAGMA synchronous = FULL")
     conn.execute("PRAGMA foreign_keys = ON")
+    conn.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
 
 
 def touch(conn: sqlite3.Connection) -> None:

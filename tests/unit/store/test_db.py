@@ -106,15 +106,17 @@ async def test_kinds_and_acts_that_a_later_version_knows_can_be_stored_beside_ol
         ]
 
 
-async def test_the_connection_is_durable_and_checks_foreign_keys(tmp_path: Path) -> None:
+async def test_the_connection_is_durable_checks_foreign_keys_and_keeps_few_pages(
+    tmp_path: Path,
+) -> None:
     async with await Database.open(tmp_path / "state.sqlite3", FakeClock()) as db:
         settings = await db.read(
             lambda conn: [
                 conn.execute(f"PRAGMA {name}").fetchone()[0]
-                for name in ("journal_mode", "synchronous", "foreign_keys")
+                for name in ("journal_mode", "synchronous", "foreign_keys", "cache_size")
             ]
         )
-    assert settings == ["wal", 2, 1]
+    assert settings == ["wal", 2, 1, -512]
 
 
 async def test_rows_are_there_after_the_file_is_opened_again(tmp_path: Path) -> None:
