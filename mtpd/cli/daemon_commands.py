@@ -1,13 +1,12 @@
-"""``mtpd serve`` and ``mtpd demo``: the commands that run a daemon.
+"""``mtpd serve``, and how a daemon is run by a command.
 
-The daemon takes longer to load than all commands together, and only these two need it.
+The daemon takes longer to load than all commands together, and only this and ``mtpd demo`` need it.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +17,7 @@ import structlog
 
 from mtpd import logs
 from mtpd.cli.configured import unread
-from mtpd.cli.demo_report import show_progress, show_report
 from mtpd.cli.loading import load_config, strict_option
-from mtpd.cli.signals import end_as_ctrl_c_does
 from mtpd.compat.remarks import Kind
 from mtpd.config.directories import Directories, find_config
 from mtpd.config.disk import ConfigOnDisk
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 
     from mtpd.config.model import Config
 
-__all__ = ["demo", "serve"]
+__all__ = ["run", "serve"]
 
 PATHS = click.Path(path_type=Path)
 
@@ -111,7 +108,7 @@ def serve(
     )
     from mtpd.app import serve as serve_daemon  # noqa: PLC0415  # see the module
 
-    _run(
+    run(
         serve_daemon,
         config,
         directories,
@@ -130,41 +127,7 @@ def _servable(path: Path, overrides: Mapping[str, object], *, strict: bool) -> C
     return config
 
 
-@click.command()
-@click.option(
-    "--port", type=click.IntRange(0, 65535), metavar="N", default=8080, show_default=True,
-    help="Port to serve on; 0 picks a free one.",
-)  # fmt: skip
-@click.option("--once", is_flag=True, help="End after the report instead of serving.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
-@click.option(
-    "--threads", type=click.IntRange(1, 256), metavar="N", default=1, show_default=True,
-    help="Engine threads; more than there are free cores makes every number worthless.",
-)  # fmt: skip
-@click.option("--verbose", is_flag=True, help="Print the daemon's log too.")
-def demo(port: int, *, once: bool, as_json: bool, threads: int, verbose: bool) -> None:
-    """Measure two bundled tiny models here, choose model and depth, say why, and serve.
-
-    Needs no configuration and no GPU: it starts the embedded engine (the real llama.cpp
-    server) with each model at draft depths 0 to 3, measures acceptance per position and
-    tokens per second, prints both tables and the choice, then serves it until Ctrl-C.
-    Everything is kept in a temporary directory that is removed at the end.
-    """
-    logs.configure(json=False, level="info" if verbose else "error")
-    end_as_ctrl_c_does(signal.SIGTERM, signal.SIGHUP)
-    from mtpd.demo import Demo, run_demo  # noqa: PLC0415  # see the module
-
-    wanted = Demo(port=port, threads=threads)
-    _run(
-        run_demo,
-        wanted,
-        path_env=os.environ.get("PATH", os.defpath),
-        on_progress=functools.partial(show_progress, quiet=as_json),
-        on_report=functools.partial(show_report, as_json=as_json, once=once),
-        stay=not once,
-    )
-
-
-def _run(function: Callable[..., Awaitable[None]], *args: object, **keywords: object) -> None:
+def run(function: Callable[..., Awaitable[None]], *args: object, **keywords: object) -> None:
+    """Run a daemon, or what runs one, until it ends."""
     os.umask(0o077)  # prompts and keys pass through here: nothing of ours is for others
     anyio.run(functools.partial(function, *args, **keywords))

@@ -1,10 +1,16 @@
-"""How the programs list their commands: with the whole first sentence of each."""
+"""How the programs list their commands, with the whole first sentence of each, and load them."""
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
+
 import click
 
-__all__ = ["Commands"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["Commands", "Later"]
 
 _WHOLE = 1000
 """Characters of a sentence; click cuts it to the width of the window."""
@@ -23,3 +29,45 @@ class Commands(click.Group):
         if shown:
             with formatter.section("Commands"):
                 formatter.write_dl(shown)
+
+
+class Later(MutableMapping[str, click.Command]):
+    """Commands by name, of which some are loaded only when the others do not suffice.
+
+    A daemon runs for weeks: what other commands load would stay in its memory.
+
+    Args:
+        now: Those that are there.
+        rest: Loads the others.
+    """
+
+    def __init__(
+        self, now: Sequence[click.Command], rest: Callable[[], Sequence[click.Command]]
+    ) -> None:
+        self._known = _by_name(now)
+        self._rest: Callable[[], Sequence[click.Command]] | None = rest
+
+    def __getitem__(self, name: str) -> click.Command:
+        return self._known[name] if name in self._known else self._all()[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._all()[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, click.Command]:
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            self._known |= _by_name(rest())
+        return self._known
+
+
+def _by_name(commands: Sequence[click.Command]) -> dict[str, click.Command]:
+    return {command.name: command for command in commands if command.name is not None}

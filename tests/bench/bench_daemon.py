@@ -1,7 +1,8 @@
 """Memory and idle processor time of the daemon, without and with an idle engine.
 
 Run as ``python -m tests.bench.bench_daemon``; measured, never asserted. The daemon is
-``mtpd serve`` in a process of its own; the engine's own memory and time are not counted.
+``mtpd serve`` in a process of its own, started as the installed program is; the engine's own memory
+and time are not counted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from tests.fakes.serve import Serving, serve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+INSTALLED = ("-c", "from mtpd.cli.start import mtpd; mtpd()")
+"""What the installed script does."""
 
 SETTLE_S = 3.0
 IDLE_S = 20.0
@@ -39,7 +43,7 @@ async def measure() -> Mapping[str, object]:
     """The daemon alone, then beside an engine that has served one request."""
     async with home() as place:
         write_config(place, binary="embedded")
-        async with serve(place) as daemon:
+        async with serve(place, program=INSTALLED) as daemon:
             await daemon.until_serving()
             rss_alone, cpu_alone = await idle(daemon)
             body = {"model": "alpha", "prompt": "x", "n_predict": 8}

@@ -73,3 +73,40 @@ def test_an_encoding_that_lacks_a_sign_ends_nothing(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (1, "")
     assert "? " in done.stdout
+
+
+NEEDED = """
+import sys
+from mtpd.cli import start
+sys.argv = ["mtpd", *{words}]
+try:
+    start.mtpd()
+except SystemExit as end:
+    print(end.code)
+import mtpd.app
+print(*sorted(name for name in sys.modules if name.startswith(("mtpd.cli.", "rich"))))
+"""
+FOR_A_DAEMON = {"configured", "daemon_commands", "failure", "group", "loading", "mtpd", "start"}
+
+
+def loaded(*words: str) -> tuple[str, set[str]]:
+    """How the program ended, and what is loaded once the daemon is."""
+    done = subprocess.run(
+        [sys.executable, "-c", NEEDED.format(words=words)],
+        capture_output=True,
+        text=True,
+        timeout=15,
+        check=False,
+    )
+    *_, code, names = done.stdout.splitlines()
+    return code, set(names.split())
+
+
+def test_a_daemon_loads_no_other_command_and_nothing_that_draws() -> None:
+    assert loaded("serve", "--help") == ("0", {f"mtpd.cli.{name}" for name in FOR_A_DAEMON})
+
+
+def test_a_command_that_draws_loads_what_it_needs() -> None:
+    code, names = loaded("token", "list", "--state-dir", "/nowhere")
+    assert code == "0"
+    assert {"rich.table", "mtpd.cli.token_commands"} <= names
