@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from mtpd.api.json_schema import Components, attributes_of, summary_of
+from mtpd.api.openapi_inference import inference
 from mtpd.api.openapi_parts import HEAD, PROBLEM, SECURITY_SCHEMES, refusal, security
 from mtpd.api.results import RESULTS
 from mtpd.events import Envelope, Event
@@ -39,7 +40,7 @@ _ENDS: Final = (400, 404, 415)
 
 
 def document(routes: Sequence[Route]) -> JsonObject:
-    """The description of an API that has these rows, and the metrics."""
+    """The description of an API that has these rows, the metrics and the inference endpoints."""
     made = Components(_REFERENCE)
     problem = made.add("Problem", PROBLEM)
     paths: dict[str, JsonObject] = {}
@@ -47,6 +48,7 @@ def document(routes: Sequence[Route]) -> JsonObject:
         at = paths.setdefault(_PARAMETER.sub(r"{\1}", route.path), {})
         at[route.method.lower()] = _operation(route, made, problem)
     paths[METRICS] = {"get": _metrics(problem)}
+    paths |= inference(made, problem)
     results: JsonObject = {kind: made.of(view) for kind, view in RESULTS.items()}
     schemas = made.all()
     schemas["OperationView"] = {**schemas["OperationView"], "x-mtpd-results": results}

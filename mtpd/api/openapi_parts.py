@@ -109,8 +109,8 @@ HEAD: Final[JsonObject] = {
         " no token is needed. On the port everybody may read while there is no token, and"
         " nobody may change anything; once there is one, `read` and `admin` say what a token is"
         " for. Unknown is null, never 0. New members may be added to every view; clients ignore"
-        " those that they do not know. The inference endpoints are those of llama-server and"
-        " are not described here.",
+        " those that they do not know. The inference endpoints are the engine's: of them it is"
+        " said what mtpd adds. Any /upstream/MODEL/PATH is one engine; see docs/data_plane.md.",
     },
     "servers": [
         {"url": "http://127.0.0.1:8080", "description": "The data port, by default."},

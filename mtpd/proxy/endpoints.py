@@ -10,7 +10,17 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-__all__ = ["ENDPOINTS", "FORMS", "READS", "Dialect", "Endpoint", "endpoint_of"]
+__all__ = [
+    "ENDPOINTS",
+    "FORMS",
+    "HEALTH",
+    "MODEL_LISTS",
+    "PROPS",
+    "READS",
+    "Dialect",
+    "Endpoint",
+    "endpoint_of",
+]
 
 
 class Dialect(enum.Enum):
@@ -100,6 +110,10 @@ FORMS: tuple[Endpoint, ...] = (
 
 READS: tuple[str, ...] = ("/health", "/v1/health", "/metrics", "/v1/models", "/models")
 """What may be read of an engine; tells nothing of other clients' requests."""
+
+MODEL_LISTS = ("/v1/models", "/models")
+HEALTH = ("/health", "/v1/health")
+PROPS = "/props"
 
 _BY_TARGET = {endpoint.target: endpoint for endpoint in ENDPOINTS}
 

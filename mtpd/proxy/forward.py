@@ -16,7 +16,15 @@ from mtpd.proxy import replies
 from mtpd.proxy.body import Bodies
 from mtpd.proxy.carry import Carrier
 from mtpd.proxy.conditions import Conditions
-from mtpd.proxy.endpoints import ENDPOINTS, FORMS, Dialect, Endpoint
+from mtpd.proxy.endpoints import (
+    ENDPOINTS,
+    FORMS,
+    HEALTH,
+    MODEL_LISTS,
+    PROPS,
+    Dialect,
+    Endpoint,
+)
 from mtpd.proxy.form_scan import FormScan, boundary_of
 from mtpd.proxy.herald import TICK_S
 from mtpd.proxy.open_requests import OpenRequests
@@ -38,9 +46,6 @@ if TYPE_CHECKING:
     from mtpd.proxy.replies import ModelCard
 
 __all__ = ["mount"]
-
-MODEL_LISTS = ("/v1/models", "/models")
-HEALTH = ("/health", "/v1/health")
 
 
 class Front:
@@ -275,5 +280,5 @@ def mount(
     app.add_routes([web.post(e.path, partial(front.form, e)) for e in FORMS])
     app.add_routes([web.get(path, front.models) for path in MODEL_LISTS])
     app.add_routes([web.get(path, front.health) for path in HEALTH])
-    app.add_routes([web.get("/props", front.props, allow_head=False)])
+    app.add_routes([web.get(PROPS, front.props, allow_head=False)])
     app.add_routes([web.route("*", f"{PREFIX}{{tail:.+}}", front.upstream)])

@@ -14,7 +14,14 @@ from mtpd.cli.decode import decode
 from mtpd.views import OperationView, encode
 from tests.fakes.house import daemon_at, home, run_operation
 from tests.fakes.script import Script
-from tests.unit.api.described import STRICT, event_misfits, misfits, path_of, result_misfits
+from tests.unit.api.described import (
+    STRICT,
+    against,
+    event_misfits,
+    misfits,
+    path_of,
+    result_misfits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -123,6 +130,34 @@ async def test_the_daemon_answers_its_own_description() -> None:
         async with client.get("/metrics") as answer:
             told = STRICT["paths"]["/metrics"]["get"]["responses"]["200"]["content"]
             assert (answer.status, answer.content_type in told) == (200, True)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/v1/chat/completions", b'{"model": "alpha", "messages": []}', 200),
+        ("POST", "/v1/chat/completions", b'{"model": "nobody"}', 404),
+        ("POST", "/v1/completions", b'{"n": 1, "n": 2}', 400),
+        ("POST", "/v1/messages", b'{"model": "auto:none"}', 404),
+        ("GET", "/v1/models", None, 200),
+        ("GET", "/models?reload=1", None, 403),
+        ("GET", "/health", None, 200),
+        ("GET", "/props?model=alpha", None, 200),
+        ("GET", "/props?model=nobody", None, 404),
+    ],
+)
+async def test_what_an_inference_endpoint_adds_is_as_described(
+    method: str, path: str, body: bytes | None, status: int
+) -> None:
+    async with home(Script()) as place, daemon_at(place) as (_running, client):
+        headers = {"Content-Type": "application/json"}
+        async with client.request(method, path, data=body, headers=headers) as answer:
+            data = await answer.json()
+    told = STRICT["paths"][path.partition("?")[0]][method.lower()]["responses"][str(status)]
+    assert (answer.status, answer.content_type in told["content"]) == (status, True), data
+    assert against(told["content"][answer.content_type].get("schema", {}), data) == []
+    for name in told.get("headers", {}):
+        assert name in answer.headers
 
 
 async def test_every_event_is_as_described() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DESCRIPTION",
     "STRICT",
+    "against",
     "event_misfits",
     "misfits",
     "operation_of",

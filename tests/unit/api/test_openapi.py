@@ -27,6 +27,7 @@ from mtpd.api.json_schema import Components, Shape, attributes_of, closed, docum
 from mtpd.api.routes import PREFIX, ROUTES
 from mtpd.events import EVENT_TYPES
 from mtpd.gpu import views as gpu_views
+from mtpd.proxy.endpoints import ENDPOINTS, FORMS, HEALTH, MODEL_LISTS, PROPS
 from tests.fakes.backend import ScriptedBackend, served_in_thread
 from tests.unit.api.described import DESCRIPTION, against, misfits, path_of
 
@@ -62,7 +63,10 @@ def test_every_route_is_in_it_and_nothing_else() -> None:
     described = {
         (method.upper(), path) for path, item in DESCRIPTION["paths"].items() for method in item
     }
-    assert described == {(r.method, path_of(r)) for r in ROUTES} | {("GET", openapi.METRICS)}
+    rows = {(r.method, path_of(r)) for r in ROUTES} | {("GET", openapi.METRICS)}
+    relayed = {("POST", one.path) for one in (*ENDPOINTS, *FORMS)}
+    read = {("GET", path) for path in (*MODEL_LISTS, *HEALTH, PROPS)}
+    assert described == rows | relayed | read
     ids = [one["operationId"] for item in DESCRIPTION["paths"].values() for one in item.values()]
     assert len(set(ids)) == len(ids)
 
