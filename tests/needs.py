@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -22,7 +23,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["NEEDS", "Need", "chromium", "needs_of", "present"]
+__all__ = ["NEEDS", "Need", "chromium", "libfaketime", "needs_of", "present"]
 
 _REQUIRE: Final = "MTPD_REQUIRE"
 _LEFT_OUT: Final = pytest.StashKey[dict[str, int]]()
@@ -66,6 +67,12 @@ class Need:
 def chromium() -> str | None:
     """The browser's path."""
     return shutil.which("chromium", path=_PATHS)
+
+
+def libfaketime() -> str | None:
+    """The path of the library that answers with another time."""
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    return str(found[0]) if found else None
 
 
 def _programs(*names: str) -> Callable[[], str | None]:
@@ -130,6 +137,12 @@ NEEDS: Final = (
         what="strace",
         get="apt-get install strace",
         lack=_programs("strace"),
+    ),
+    Need(
+        marker="faketime",
+        what="libfaketime",
+        get="apt-get install libfaketime",
+        lack=lambda: None if libfaketime() else "no libfaketimeMT.so.1 in /usr/lib",
     ),
     Need(
         marker="browser",
