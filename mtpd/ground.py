@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mtpd.faults import Faults
     from mtpd.gpu.card import Card
     from mtpd.store.db import Database
-    from mtpd.supervise.orphans import OpenRow
+    from mtpd.supervise.orphans import OpenRow, Survivor
     from mtpd.types import EngineBinary
 
 __all__ = ["Ground"]
@@ -167,8 +167,11 @@ class Ground:
             clock=clock,
         )
 
-    async def recover(self) -> None:
-        """End what a killed daemon left, and tell from now on when the disk takes no writes."""
+    async def recover(self) -> tuple[Survivor, ...]:
+        """End what a killed daemon left, and tell from now on when the disk takes no writes.
+
+        Returns what could not be ended.
+        """
         for path in self._swept:
             sweep(path)
         self._store.attach(
@@ -176,7 +179,7 @@ class Ground:
             changed=lambda why: self._publish(StoreChanged(degraded=why)),
         )
         rows: list[OpenRow] = [*await self.ledger.open_rows(), *await self.ledger.noted()]
-        await orphans.reap(rows, ledger=self.ledger, boot=self._boot_id)
+        return await orphans.reap(rows, ledger=self.ledger, boot=self._boot_id)
 
     def _chosen(self) -> None:
         """Other choices may stand."""

@@ -264,8 +264,7 @@ class House:
 
     async def recover(self) -> None:
         """End what a killed daemon left, and adopt the choices that still hold."""
-        await self.ground.recover()
-        await self._keeping.before()
+        await self._keeping.before(await self.ground.recover())
         await self.ground.memory.look()
         await self.ground.residencies.restore(self.ground.ledger)
         await self._restore()

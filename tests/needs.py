@@ -41,6 +41,13 @@ umount "$folder/disk"
 """
 """What tests that need root do: mount, and use a file as a disk, in namespaces of their own."""
 
+_A_FREEZER: Final = """
+mount -t cgroup -o freezer cgroup "$1"
+mkdir "$1/mtpd-tried-$$"
+rmdir "$1/mtpd-tried-$$"
+"""
+"""What makes a process that not even SIGKILL ends, in a mount namespace."""
+
 _A_SYSTEMD: Final = """
 mount --make-rprivate /
 umount --lazy /sys/fs/cgroup
@@ -131,6 +138,12 @@ NEEDS: Final = (
         what="root, namespaces and loop devices",
         get="run as root where mount(8) and losetup(8) work",
         lack=_tried(_AS_ROOT, *_IN_NAMESPACES),
+    ),
+    Need(
+        marker="freezer",
+        what="the freezer of cgroup v1",
+        get="run as root where mount -t cgroup -o freezer works",
+        lack=_tried(_A_FREEZER, "--mount"),
     ),
     Need(
         marker="strace",

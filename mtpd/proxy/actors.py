@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from mtpd.types import LaunchPlan, Verdict
     from mtpd.views import EngineView
 
-__all__ = ["AT_REST", "READY", "Actor"]
+__all__ = ["AT_REST", "READY", "WEDGED", "Actor"]
 
-READY = "ready"
+READY, WEDGED = "ready", "wedged"
 AT_REST = frozenset({"stopped", "failed", "vram_unrecovered", "gpu_failed"})
 """States without a process in which none is about to be started."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, assert_never
 import structlog
 
 from mtpd.errors import EngineError, MtpdError
-from mtpd.proxy.actors import AT_REST
+from mtpd.proxy.actors import AT_REST, WEDGED
 from mtpd.proxy.engines import Terms
 from mtpd.proxy.room import Demand, Go, Holder, Need, Refuse, Unload, next_step
 from mtpd.proxy.turns import DRAIN_S
@@ -43,11 +43,18 @@ _HINT = (
 )
 
 
+_STUCK_HINT = (
+    "a process that the kernel does not let go of keeps its memory until a reset of the card or a "
+    "reboot; ask for a smaller context, depth or model, or mtpctl switch --force"
+)
+
+
 class NoRoomError(EngineError):
     """An engine does not fit beside those that stay."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason, failure=FailureClass.OOM_VRAM, hint=_HINT)
+    def __init__(self, reason: str, *, stuck: bool) -> None:
+        hint = _STUCK_HINT if stuck else _HINT
+        super().__init__(reason, failure=FailureClass.OOM_VRAM, hint=hint)
 
 
 class Account(Protocol):
@@ -121,7 +128,8 @@ class Beside(Generic[C]):
         while self._holders(lane):
             met = True
             demand = await self._demand(lane, plan)
-            match next_step(demand, self._holders(lane)):
+            holders = self._holders(lane)
+            match next_step(demand, holders):
                 case Go():
                     return met
                 case Unload(holder, reason):
@@ -130,7 +138,7 @@ class Beside(Generic[C]):
                     log.warning("room.forced", arm=str(plan.arm), reason=reason)
                     return met
                 case Refuse(reason):
-                    raise NoRoomError(reason)
+                    raise NoRoomError(reason, stuck=any(one.stuck for one in holders))
                 case never:
                     assert_never(never)
         return met
@@ -142,26 +150,37 @@ class Beside(Generic[C]):
         return Demand(
             name=str(plan.arm),
             need=await self._account.need(plan),
-            free=await self._account.free([one.plan for _, one in self._on(lane.seat.device)]),
+            free=await self._account.free(self._plans_on(lane.seat.device)),
             own_bytes=gives.count if isinstance(gives, Need) else 0,
             unloads=group.name if group.exclusive else None,
         )
 
     def _holders(self, lane: Lane) -> tuple[Holder, ...]:
-        """The other engines of the device, in the order of their seats."""
+        """The other engines of the device, in the order of their seats; last those that stick."""
         others = (
             self._holder(lane, self._lanes[seat], running)
             for seat, running in self._on(lane.seat.device)
             if seat != lane.seat
         )
-        return tuple(one for one in others if one is not None)
+        stuck = (
+            Holder(seat=seat, profile=plan.key.profile, held=self._account.held(plan), stuck=True)
+            for seat, plan in self._engines.wedged(lane.seat.device)
+            if seat != lane.seat  # a start on their own seat is refused by their supervisor
+        )
+        return (*(one for one in others if one is not None), *stuck)
+
+    def _plans_on(self, device: DeviceKey) -> list[LaunchPlan]:
+        """Of whatever has memory of the device mapped."""
+        running = [one.plan for _, one in self._on(device)]
+        stuck = [plan for _, plan in self._engines.wedged(device)]
+        return [*running, *(plan for plan in stuck if plan not in running)]
 
     def _on(self, device: DeviceKey) -> tuple[tuple[Seat, Running[C]], ...]:
         return tuple(one for one in self._engines.all_running() if one[0].device == device)
 
     def _holder(self, lane: Lane, other: Lane, running: Running[C]) -> Holder | None:
         state = running.actor.view().state
-        if state in AT_REST:
+        if state in AT_REST or state == WEDGED:
             return None
         return Holder(
             seat=other.seat,

@@ -384,6 +384,10 @@ class Changes(Generic[C]):
         return True
 
 
+_OTHERS_FAULT = frozenset({FailureClass.STORE, FailureClass.WEDGED})
+"""Nothing was started: the disk took no row, or an earlier process is still there."""
+
+
 def _at_an_end(state: str, lane: Lane) -> bool:
     """Whether requests that wait for a restart wait in vain."""
     ended = state in {"failed", "wedged", "vram_unrecovered", "gpu_failed"}
@@ -392,5 +396,5 @@ def _at_an_end(state: str, lane: Lane) -> bool:
 
 def _passes(error: MtpdError) -> bool:
     """Whether it is for no fault of the engine: asking costs no load, so the next request may."""
-    unwritten = isinstance(error, EngineError) and error.failure == FailureClass.STORE
-    return unwritten or isinstance(error, PASSING)
+    other = isinstance(error, EngineError) and error.failure in _OTHERS_FAULT
+    return other or isinstance(error, PASSING)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import anyio
 
 from mtpd.errors import EngineError
-from mtpd.proxy.actors import AT_REST, READY
+from mtpd.proxy.actors import AT_REST, READY, WEDGED
 from mtpd.proxy.feasibility import MisfitError, degraded
 from mtpd.proxy.upstream import EndpointUpstream
 from mtpd.types import FailureClass
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mtpd.proxy.seats import Seat
     from mtpd.proxy.upstream import Upstream
     from mtpd.types import Endpoint, EngineKey, LaunchPlan, Verdict
+    from mtpd.units import DeviceKey
     from mtpd.views import EngineView, FailureView
     from tuner.types import Arm
 
@@ -37,6 +38,10 @@ __all__ = ["Engines", "Lease", "Running", "Terms", "failure_of"]
 
 C = TypeVar("C")
 
+_WEDGED_HINT = (
+    "nothing is started in its place until it has ended, which a reset of the card or a reboot "
+    "brings about; see the kernel log"
+)
 DEATHS_KEPT = 64
 RECHECK_S = 1.0
 """How long the supervisor of an engine that broke off may take to say so."""
@@ -176,6 +181,14 @@ class Engines(Generic[C]):
     def all_running(self) -> tuple[tuple[Seat, Running[C]], ...]:
         """What was brought up, with its seat, in their order."""
         return tuple(sorted(self._running.items(), key=itemgetter(0)))
+
+    def wedged(self, device: DeviceKey) -> tuple[tuple[Seat, LaunchPlan], ...]:
+        """What the kernel does not let go of, also where it is not what was brought up any more."""
+        return tuple(
+            (self._seat_for(key.profile), actor.plan)
+            for key, actor in sorted(self._actors.items(), key=itemgetter(0))
+            if key.device == device and actor.view().state == WEDGED and actor.plan is not None
+        )
 
     def ready(self, seat: Seat) -> Running[C] | None:
         """What serves on a seat now."""
@@ -377,6 +390,9 @@ async def _rest(actor: Actor, reason: str) -> None:
 
 def failure_of(view: EngineView) -> EngineError:
     """The error that says why an engine does not serve."""
+    if view.state == WEDGED:
+        said = f"{view.profile} is wedged: the kernel does not let go of its process {view.pid}"
+        return EngineError(said, failure=FailureClass.WEDGED, hint=_WEDGED_HINT)
     if view.failure is None:
         return EngineError(f"{view.profile} is {view.state}", failure="crash")
     return EngineError(view.failure.reason, failure=view.failure.failure, hint=view.failure.hint)

@@ -95,6 +95,7 @@ class Holder:
         busy: Whether requests run on it or wait for it.
         same_group: Whether it is in the group of what is brought up.
         persistent: Whether it stays.
+        stuck: Whether the kernel does not let go of its process: it stays, too.
         used_at: When a request used it last.
     """
 
@@ -105,6 +106,7 @@ class Holder:
     busy: bool = False
     same_group: bool = False
     persistent: bool = False
+    stuck: bool = False
     used_at: float = 0.0
 
     @property
@@ -115,6 +117,7 @@ class Holder:
     def __str__(self) -> str:
         said = self.held.reason if isinstance(self.held, Absent) else str(self.held)
         stays = ", persistent" if self.persistent else ""
+        stays += ", cannot be ended" if self.stuck else ""
         return f"{self.profile} ({said}{stays})"
 
 
@@ -145,9 +148,10 @@ def next_step(demand: Demand, holders: Sequence[Holder]) -> Step:
     """What to do next so that a demand is met.
 
     Idle engines go before busy ones, the least recently used first, and none whose memory
-    is not needed. A persistent one never goes.
+    is not needed. A persistent one never goes, and a stuck one cannot.
     """
-    may_go = sorted((one for one in holders if not one.persistent), key=_turn)
+    staying = [one for one in holders if one.persistent or one.stuck]
+    may_go = sorted((one for one in holders if one not in staying), key=_turn)
     ruled_out = [one for one in may_go if demand.unloads is not None and not one.same_group]
     if ruled_out:
         rule = f"{demand.name} is brought up in the group {demand.unloads}, which is exclusive"
@@ -165,8 +169,7 @@ def next_step(demand: Demand, holders: Sequence[Holder]) -> Step:
     lacks = f"{demand.name} needs {needs} and {_mib(room)} are free"
     all_known = not any(isinstance(one.held, Absent) for one in may_go)
     most = room + sum(one.known_bytes for one in may_go)
-    stays = any(one.persistent for one in holders)
-    if not may_go or (stays and all_known and most < need.count):
+    if not may_go or (staying and all_known and most < need.count):
         return Refuse(f"{lacks}, beside {_listed(holders)}")
     return Unload(_victim(need.count - room, may_go), lacks)
 

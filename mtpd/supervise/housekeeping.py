@@ -12,8 +12,11 @@ from mtpd.supervise.identity import house_of
 from mtpd.units import EngineId
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from mtpd.config.directories import Directories
     from mtpd.supervise.cgroups import Cgroups
+    from mtpd.supervise.orphans import Survivor
 
 __all__ = ["Housekeeping"]
 
@@ -39,10 +42,14 @@ class Housekeeping:
         """An id for a start, by which all that belongs to it is known as this directory's."""
         return EngineId(self._house + uuid.uuid4().hex[len(self._house) :])
 
-    async def before(self) -> None:
-        """End what a killed daemon left and the ledger does not tell of; remove its sockets."""
+    async def before(self, survivors: Collection[Survivor]) -> None:
+        """End what a killed daemon left and the ledger does not tell of; remove its sockets.
+
+        Args:
+            survivors: What the ledger tells of, and cannot be ended: not waited for again.
+        """
         if self._sole:
-            await orphans.end_house(self._house)
+            await orphans.end_house(self._house, spare={one.pid for one in survivors})
         old_sockets.sweep(self._sockets)
 
     async def after(self) -> None:

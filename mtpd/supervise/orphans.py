@@ -21,7 +21,7 @@ import structlog
 from mtpd.supervise.identity import engine_of, engines, pids_of, start_ticks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from mtpd.supervise.ports import LedgerWriter
     from mtpd.units import EngineId
@@ -81,7 +81,9 @@ async def reap(
     return tuple(survivors)
 
 
-async def end_house(house: str, *, grace_s: float = GRACE_S) -> tuple[int, ...]:
+async def end_house(
+    house: str, *, spare: Collection[int] = (), grace_s: float = GRACE_S
+) -> tuple[int, ...]:
     """End all that carries an id of this daemon or of an earlier one on its state directory.
 
     For what no row tells of: helpers of tools and of stop commands, and the engines of a
@@ -90,10 +92,11 @@ async def end_house(house: str, *, grace_s: float = GRACE_S) -> tuple[int, ...]:
 
     Args:
         house: How the ids begin, see ``identity.house_of``.
+        spare: Processes that are left alone.
         grace_s: Seconds after SIGTERM, and again after SIGKILL.
     """
-    me = os.getpid()  # a daemon that was started from inside an engine carries an id, too
-    pids = [pid for pid, engine in engines() if pid != me and engine.startswith(house)]
+    spared = {os.getpid(), *spare}  # one that was started from inside an engine carries an id, too
+    pids = [pid for pid, engine in engines() if pid not in spared and engine.startswith(house)]
     return await _end(pids, lambda pid: (engine_of(pid) or "").startswith(house), grace_s)
 
 

@@ -29,6 +29,7 @@ def holders(draw: st.DrawFn) -> list[Holder]:
             busy=draw(st.booleans()),
             same_group=draw(st.booleans()),
             persistent=draw(st.booleans()),
+            stuck=draw(st.booleans()),
             used_at=draw(st.floats(0, 10)),
         )
         for name in draw(st.lists(st.sampled_from("abcde"), unique=True, max_size=5))
@@ -47,6 +48,10 @@ demands = st.builds(
 
 def measured(mib: int) -> Need:
     return Need(mib * MIB, Source.MEASURED)
+
+
+def stays(holder: Holder) -> bool:
+    return holder.persistent or holder.stuck
 
 
 def size(holder: Holder) -> int:
@@ -73,11 +78,11 @@ def played(demand: Demand, there: list[Holder]) -> tuple[list[Holder], list[Hold
 
 
 @given(demands, holders())
-def test_it_ends_and_nothing_that_is_persistent_goes(demand: Demand, there: list[Holder]) -> None:
+def test_it_ends_and_nothing_goes_that_stays(demand: Demand, there: list[Holder]) -> None:
     gone, stay, outcome = played(demand, there)
-    assert not any(one.persistent for one in gone)
+    assert not any(stays(one) for one in gone)
     if isinstance(outcome, Refuse):
-        assert any(one.persistent for one in stay), "only what stays refuses anybody"
+        assert any(stays(one) for one in stay), "only what stays refuses anybody"
 
 
 @given(demands, holders())
@@ -97,19 +102,20 @@ def test_it_goes_only_alone_or_uncounted_or_where_it_fits(
 @given(demands, holders())
 def test_alone_it_is_left_to_its_own_start(demand: Demand, there: list[Holder]) -> None:
     assert next_step(demand, []) == Go()
-    gone, stay, outcome = played(demand, [replace(one, persistent=False) for one in there])
+    free = [replace(one, persistent=False, stuck=False) for one in there]
+    gone, stay, outcome = played(demand, free)
     assert outcome == Go()
     assert len(gone) + len(stay) == len(there)
 
 
 @given(demands, holders())
-def test_an_exclusive_group_leaves_only_its_own_and_what_is_persistent(
+def test_an_exclusive_group_leaves_only_its_own_and_what_stays(
     demand: Demand, there: list[Holder]
 ) -> None:
     demand = replace(demand, unloads="g", free=NotApplicable("no device"))
     _, stay, outcome = played(demand, there)
     assert outcome == Go()
-    assert stay == [one for one in there if one.persistent or one.same_group]
+    assert stay == [one for one in there if stays(one) or one.same_group]
 
 
 @given(st.integers(1, 200), st.integers(0, 40), holders())
@@ -137,7 +143,7 @@ def test_idle_ones_go_before_busy_ones_unless_they_would_not_do(
 ) -> None:
     step = next_step(replace(demand, need=UNKNOWN, unloads=None), there)
     if isinstance(step, Unload):
-        may_go = [one for one in there if not one.persistent]
+        may_go = [one for one in there if not stays(one)]
         assert (step.holder.busy, step.holder.used_at) == min(
             (one.busy, one.used_at) for one in may_go
         )

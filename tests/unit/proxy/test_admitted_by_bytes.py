@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from mtpd.config.model import Group
+from mtpd.errors import EngineError
 from mtpd.proxy.beside import NoRoomError
 from mtpd.proxy.room import Need, Source
 from mtpd.types import Absent
@@ -218,3 +219,37 @@ async def test_two_that_do_not_fit_together_take_turns_under_requests() -> None:
             client.finish.set()
         await until(lambda: first.ended and second.ended and third.ended)
         assert [one.rejected for one in (first, second, third)] == [None, None, None]
+
+
+async def test_what_a_process_holds_that_cannot_be_ended_counts_as_taken() -> None:
+    """It holds its own place, and its memory, and nothing else."""
+    alone = [Group(name=name, members=(name,), exclusive=False) for name in "abc"]
+    async with bench(groups=alone, account=Card(9, a=5, b=4, c=6)) as made:
+        await made.board.bring_up("a", "a test")
+        made.actor("a").deaf = True
+        with pytest.raises(EngineError, match="a is wedged"):
+            await made.board.stop_engine("a", "a test")
+        said = "c@0 needs 6 MiB of memory (measured) and 4 MiB are free, beside a (5 MiB measured, "
+        for _ in range(2):
+            with pytest.raises(NoRoomError) as caught:
+                await made.board.bring_up("c", "a test")
+            assert str(caught.value) == f"{said}cannot be ended)"
+            assert caught.value.hint is not None
+            assert "reboot" in caught.value.hint
+        assert made.actor("c").view().starts == 0
+        async with made.board.lease("b", request_id="1"):
+            assert made.serving() == ["b@0"]
+        with pytest.raises(EngineError, match="a is wedged"):
+            await made.board.bring_up("a", "a test")
+        assert made.actor("a").view().starts == 1
+
+
+async def test_an_exclusive_group_does_not_wait_for_a_process_that_cannot_be_ended() -> None:
+    small = Group(name="small", members=("e",), exclusive=False)
+    async with bench(groups=[small], account=Card(9, e=5)) as made:
+        await made.board.bring_up("e", "a test")
+        made.actor("e").deaf = True
+        with pytest.raises(EngineError, match="e is wedged"):
+            await made.board.bring_up("a", "a test")
+        await made.board.bring_up("a", "a test")
+        assert made.serving() == ["a@0"]
