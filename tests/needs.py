@@ -48,6 +48,14 @@ rmdir "$1/mtpd-tried-$$"
 """
 """What makes a process that not even SIGKILL ends, in a mount namespace."""
 
+_A_MEMORY_LIMIT: Final = """
+own=$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)
+test -n "$own"
+mkdir "/sys/fs/cgroup/memory$own/mtpd-tried-$$"
+rmdir "/sys/fs/cgroup/memory$own/mtpd-tried-$$"
+"""
+"""Where the kernel can be had to kill for want of memory, without taking much."""
+
 _A_SYSTEMD: Final = """
 mount --make-rprivate /
 umount --lazy /sys/fs/cgroup
@@ -144,6 +152,12 @@ NEEDS: Final = (
         what="the freezer of cgroup v1",
         get="run as root where mount -t cgroup -o freezer works",
         lack=_tried(_A_FREEZER, "--mount"),
+    ),
+    Need(
+        marker="memory",
+        what="a memory group of cgroup v1",
+        get="run as root where cgroup v1 has the memory controller",
+        lack=_tried(_A_MEMORY_LIMIT, "--mount"),
     ),
     Need(
         marker="strace",

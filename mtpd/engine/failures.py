@@ -72,6 +72,7 @@ def classify(
     ready_before: bool,
     lines: Sequence[str],
     asked: Asked = NOTHING_ASKED,
+    oom_kills: int | None = None,
 ) -> Failure:
     """Say why an engine ended that was not asked to; total over every input.
 
@@ -82,12 +83,16 @@ def classify(
         ready_before: Whether this start had been ready.
         lines: Its last log lines, oldest first.
         asked: What its command line asked for; names the cause of a lack of memory.
+        oom_kills: Processes that the kernel killed for want of memory while it lived; None
+            where nobody counts.
     """
     seen = Seen(exit_code, signal, ready=ready_before, lines=lines, asked=asked)
     for rule in _RULES:
         found = rule(seen)
         if found is not None:
             return found
+    if seen.signal == _SIGKILL:
+        return _killed(oom_kills)
     return _by_status(seen)
 
 
@@ -356,13 +361,29 @@ def _by_itself(seen: Seen) -> Failure:
     return _operator("the engine was stopped in an orderly way from outside", line)
 
 
-def _by_signal(signal: int) -> Failure:
-    if signal == _SIGKILL:
+def _killed(oom_kills: int | None) -> Failure:
+    """SIGKILL that was not ours: the kernel's where it has counted one, somebody's where not."""
+    if oom_kills == 0:
         return Failure(
-            failure=FailureClass.OOM_HOST,
-            sentence="the engine was ended by SIGKILL, most likely for want of host memory",
-            hint="Look for the OOM killer in the kernel log; use a smaller --cache-ram.",
+            failure=FailureClass.CRASH,
+            sentence="the engine was ended by SIGKILL from outside: the kernel has killed nothing "
+            "for want of memory meanwhile",
+            hint="It was somebody's kill -9, or a program that watches memory, such as earlyoom.",
         )
+    said = "the engine was ended by SIGKILL, most likely for want of host memory"
+    if oom_kills is not None:
+        said = (
+            "the kernel killed the engine for want of host memory (its count of such kills has "
+            f"grown by {oom_kills} since the start)"
+        )
+    return Failure(
+        failure=FailureClass.OOM_HOST,
+        sentence=said,
+        hint="Look for the OOM killer in the kernel log; use a smaller --cache-ram.",
+    )
+
+
+def _by_signal(signal: int) -> Failure:
     name = SIGNALS.get(signal, f"signal {signal}")
     return Failure(
         failure=FailureClass.CRASH,

@@ -159,6 +159,7 @@ class Life:
             ready_before=self.served,
             lines=lines,
             asked=asked(self.plan.command.argv),
+            oom_kills=end.oom_kills,
         )
         return Cause(
             failure=failure.failure,

@@ -16,13 +16,13 @@ import subprocess  # noqa: TID251 - this is the one module that starts engines
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 import anyio
 
-from mtpd.supervise import shim
+from mtpd.supervise import oom, shim
 from mtpd.supervise.identity import VARIABLE, start_ticks
 from mtpd.supervise.remains import Remains
 from mtpd.supervise.states import Cause
@@ -63,9 +63,12 @@ class Exit:
 
     Attributes:
         code: The exit code, or minus the signal.
+        oom_kills: Processes that the kernel killed for want of memory while it lived, its own
+            among them or not; None where nobody counts.
     """
 
     code: int
+    oom_kills: int | None = field(default=None, compare=False)
 
     @property
     def exit_code(self) -> int | None:
@@ -172,7 +175,7 @@ class ShimChild:
     ) -> None:
         self._pidfd = _pidfd_of(process)
         self._process, self._output, self._on_exit = process, output, on_exit
-        self._engine_id, self._group = engine_id, group
+        self._engine_id, self._group, self._oom_kills = engine_id, group, oom.kills()
         self._loop = asyncio.get_running_loop()
         self._closed = anyio.Event()
         self._ended = self._told = self._closing = False
@@ -222,7 +225,8 @@ class ShimChild:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self._ended = True
-        end = Exit(self._process.wait())  # it is a zombie: this does not wait
+        code = self._process.wait()  # it is a zombie: this does not wait
+        end = Exit(code, oom.kills_since(self._oom_kills))
         self.catch_up()
         if self._pipes:
             self._loop.call_later(DRAIN_S, self._close_pipes)

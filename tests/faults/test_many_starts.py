@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -18,7 +17,7 @@ from mtpd.supervise.output import Output
 from mtpd.supervise.probe import EngineProbe
 from mtpd.supervise.spawn import Exit, ShimSpawner
 from mtpd.types import Command
-from tests.fakes.supervision import Stage, scripted, tiny
+from tests.fakes.supervision import Stage, scripted
 
 ALL = os.environ.get("MTPD_ENDURANCE") == "1"
 SPAWNS, CYCLES = (1000, 1000) if ALL else (48, 5)
@@ -79,24 +78,6 @@ async def test_no_stop_leaves_a_socket_and_no_start_fails_to_bind(tmp_path: Path
             assert (await actor.settled()).state == "stopped"
             assert names(tmp_path) == []
     assert "backoff" not in stage.states()
-
-
-async def test_an_engine_is_the_preferred_victim_and_its_end_is_told(tmp_path: Path) -> None:
-    stage = Stage()
-    async with stage.running() as actor:
-        actor.start(tiny(tmp_path))
-        view = await actor.settled()
-        assert view.pid is not None
-        score = int(await anyio.Path(f"/proc/{view.pid}/oom_score_adj").read_text())
-        assert score == 500
-        assert score > int(await anyio.Path("/proc/self/oom_score_adj").read_text())
-        os.kill(view.pid, signal.SIGKILL)  # as the kernel does it
-        revision = actor.revision
-        while (view := actor.view()).state != "backoff":
-            revision = await actor.wait_change(revision)
-        assert view.failure is not None
-        assert view.failure.failure == "oom_host"
-        assert "want of host memory" in view.failure.reason
 
 
 SPAWN_WITHOUT = """

@@ -247,6 +247,24 @@ def test_without_a_telling_line_the_status_decides(
     assert found.line is None
 
 
+@pytest.mark.parametrize(
+    ("oom_kills", "failure", "says"),
+    [
+        (None, FailureClass.OOM_HOST, "most likely for want of host memory"),
+        (0, FailureClass.CRASH, "from outside: the kernel has killed nothing"),
+        (2, FailureClass.OOM_HOST, "the kernel killed the engine for want of host memory"),
+    ],
+)
+def test_the_kernels_count_says_whose_sigkill_it_was(
+    oom_kills: int | None, failure: FailureClass, says: str
+) -> None:
+    found = classify(
+        exit_code=None, signal=9, ready_before=True, lines=["hello"], oom_kills=oom_kills
+    )
+    assert found.failure is failure
+    assert says in found.sentence
+
+
 def test_the_wrong_cpu_quotes_the_last_thing_it_said() -> None:
     lines = ["0.1 I srv    load_model: loading model '/m.gguf'", "AMX is not ready to be used!"]
     found = classify(exit_code=None, signal=4, ready_before=False, lines=lines)
