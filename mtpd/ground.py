@@ -105,7 +105,7 @@ class Ground:
             home=directories.cache,
             driver=card.device.driver,
             power_cap_w=card.power_cap_w,
-            new_token=lambda: secrets.token_hex(16),
+            new_token=lambda: secrets.token_hex(32),
             free_port=free_port,
             device_env=pinned(card.device),
             foreign_env=foreign_env,

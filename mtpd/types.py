@@ -135,9 +135,14 @@ class EngineKey:
 
 @dataclass(frozen=True, slots=True)
 class UnixEndpoint:
-    """An engine that listens on a private unix socket."""
+    """An engine that listens on a private unix socket and has a key of its own.
+
+    Its socket's folder is closed to other users; the key is for programs of the same one.
+    Without a key it answers whoever reaches the socket.
+    """
 
     path: str
+    api_key: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +196,11 @@ class Command:
 
     Attributes:
         argv: The flat argument list; option and value follow each other.
-        env: The complete environment; nothing is inherited.
+        env: The complete environment; nothing is inherited. It holds the engine's key.
     """
 
     argv: tuple[str, ...]
-    env: Mapping[str, str]
+    env: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

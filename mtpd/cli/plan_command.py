@@ -135,7 +135,7 @@ class _Planned:
     def where(self) -> str:
         match self.endpoint:
             case UnixEndpoint(path=path):
-                return f"unix:{path}"
+                return f"unix:{path} with a key that is new at each start"
             case TcpEndpoint(host=host, port=port):
                 return f"http://{host}:{port} with a key that is new at each start"
 
@@ -175,7 +175,7 @@ def _planned(
     directories = Directories.resolve(os.environ)
     found = detect()
     endpoint = (
-        UnixEndpoint(str(directories.runtime / f"plan-{profile.name}.sock"))
+        UnixEndpoint(str(directories.runtime / f"plan-{profile.name}.sock"), _KEY_PLACEHOLDER)
         if binary.unix_socket
         else TcpEndpoint("127.0.0.1", 8081, _KEY_PLACEHOLDER)
     )

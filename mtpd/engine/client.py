@@ -63,15 +63,15 @@ class EngineClient:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self._session: aiohttp.ClientSession | None = None
+        key = "" if isinstance(endpoint, HttpEndpoint) else endpoint.api_key
         match endpoint:
             case UnixEndpoint():
                 self.base_url = "http://localhost"
-                self._own: dict[str, str] = {}
-            case TcpEndpoint(host=host, port=port, api_key=key):
+            case TcpEndpoint(host=host, port=port):
                 self.base_url = f"http://{host}:{port}"
-                self._own = {"Authorization": f"Bearer {key}"} if key else {}
             case HttpEndpoint(url=url):
-                self.base_url, self._own = url, {}
+                self.base_url = url
+        self._own = {"Authorization": f"Bearer {key}"} if key else {}
 
     async def __aenter__(self) -> Self:
         """Open the session; no connection is made yet."""

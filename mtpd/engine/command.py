@@ -352,6 +352,7 @@ def environment(
     memory into silent slowness (``GGML_CUDA_ENABLE_UNIFIED_MEMORY``,
     ``GGML_VK_ALLOW_SYSMEM_FALLBACK``).
     """
+    key = "" if endpoint is None or isinstance(endpoint, HttpEndpoint) else endpoint.api_key
     variables = dict(binary.env) | {
         "PATH": path_env,
         "HOME": home,
@@ -362,6 +363,4 @@ def environment(
         "GGML_NO_BACKTRACE": "1",
         "MTPD_INSTANCE": instance,
     }
-    if isinstance(endpoint, TcpEndpoint):
-        variables["LLAMA_API_KEY"] = endpoint.api_key
-    return variables
+    return variables | ({"LLAMA_API_KEY": key} if key else {})

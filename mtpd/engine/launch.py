@@ -231,12 +231,13 @@ class LaunchPlanner:
         return tuple(size_and_time(path) for path in (profile.model, profile.drafter.model) if path)
 
     def _endpoint(self) -> Endpoint:
-        token = self._new_token()
+        key = self._new_token()
         if self._binary.unix_socket:
-            path = self._sockets / f"{token[:12]}.sock"
+            # Clients are told the name of the socket; it must say nothing about the key.
+            path = self._sockets / f"{self._new_token()[:12]}.sock"
             if len(str(path).encode()) <= _SOCKET_PATH_LIMIT:
-                return UnixEndpoint(str(path))
-        return TcpEndpoint("127.0.0.1", self._free_port(), api_key=token)
+                return UnixEndpoint(str(path), api_key=key)
+        return TcpEndpoint("127.0.0.1", self._free_port(), api_key=key)
 
     def _identity(self, path: str, profile: str) -> FileIdentity:
         model = hub.parse(path)

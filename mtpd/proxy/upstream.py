@@ -69,9 +69,10 @@ class EndpointUpstream:
                 self._socket = path
             case HttpEndpoint(url=url):
                 self._url = URL(url)
-            case TcpEndpoint(host=host, port=port, api_key=key):
+            case TcpEndpoint(host=host, port=port):
                 self._url = URL.build(scheme="http", host=host, port=port)
-                self._own["Authorization"] = f"Bearer {key}"
+        if not isinstance(endpoint, HttpEndpoint) and endpoint.api_key:
+            self._own["Authorization"] = f"Bearer {endpoint.api_key}"
         self._own["Host"] = self._url.host_port_subcomponent or ""
         # One for all: the loop fills it and has it emptied before it turns to another socket.
         self._buffer = memoryview(bytearray(READ_BUFFER_BYTES))

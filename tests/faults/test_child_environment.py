@@ -24,6 +24,7 @@ LOADERS: Final = (
 GIVEN: Final = frozenset(
     {
         *("PATH", "HOME", "LANG", "XDG_CONFIG_HOME", "GGML_NO_BACKTRACE", "MTPD_INSTANCE"),
+        "LLAMA_API_KEY",  # a new one of its own
         # What the script sets that starts the scripted engine.
         *("FAKE_LLAMA", "PWD"),
     }
@@ -35,7 +36,7 @@ async def test_an_engine_gets_none_of_the_daemons_variables() -> None:
     names = (name for entry in json.loads(TABLE.read_text())["flags"] for name in entry["names"])
     words = {name.lstrip("-").replace("-", "_").upper() for name in names}
     hostile = {f"LLAMA_ARG_{word}": "CANARY-62" for word in words}
-    hostile |= dict.fromkeys(LOADERS, "CANARY-62")
+    hostile |= dict.fromkeys((*LOADERS, "LLAMA_API_KEY"), "CANARY-62")
     assert len(hostile) > 160
     async with home() as place, serve(place, environment=hostile) as daemon:
         await daemon.until_serving()

@@ -111,7 +111,22 @@ def test_an_engine_listens_on_a_private_socket_of_its_own(bench: Bench) -> None:
     assert first.endpoint.path != second.endpoint.path
     assert first.endpoint.path.startswith(str(bench.folder))
     assert value(first.command.argv, "--host") == first.endpoint.path
-    assert "LLAMA_API_KEY" not in first.command.env
+
+
+def test_an_engine_on_a_socket_gets_a_key_that_the_name_of_the_socket_does_not_tell(
+    bench: Bench,
+) -> None:
+    planner = bench.planner()
+    keys = set()
+    for made in (planner.plan(arm()), planner.plan(arm())):
+        assert isinstance(made.endpoint, UnixEndpoint)
+        key = made.endpoint.api_key
+        assert made.command.env["LLAMA_API_KEY"] == key
+        assert not any(key in word for word in made.command.argv)
+        assert key not in repr(made)
+        assert not key.startswith(made.endpoint.path.rpartition("/")[2].removesuffix(".sock"))
+        keys.add(key)
+    assert len(keys) == 2
 
 
 def test_a_path_that_is_too_long_for_a_socket_falls_back_to_a_port_with_a_key(
