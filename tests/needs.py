@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.fakes.memory_group import lack as lack_of_memory_groups
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -47,14 +49,6 @@ mkdir "$1/mtpd-tried-$$"
 rmdir "$1/mtpd-tried-$$"
 """
 """What makes a process that not even SIGKILL ends, in a mount namespace."""
-
-_A_MEMORY_LIMIT: Final = """
-own=$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)
-test -n "$own"
-mkdir "/sys/fs/cgroup/memory$own/mtpd-tried-$$"
-rmdir "/sys/fs/cgroup/memory$own/mtpd-tried-$$"
-"""
-"""Where the kernel can be had to kill for want of memory, without taking much."""
 
 _A_SYSTEMD: Final = """
 mount --make-rprivate /
@@ -155,9 +149,9 @@ NEEDS: Final = (
     ),
     Need(
         marker="memory",
-        what="a memory group of cgroup v1",
-        get="run as root where cgroup v1 has the memory controller",
-        lack=_tried(_A_MEMORY_LIMIT, "--mount"),
+        what="a control group with a limit of memory",
+        get="run as root where a group with the memory controller can be made",
+        lack=lack_of_memory_groups,
     ),
     Need(
         marker="strace",

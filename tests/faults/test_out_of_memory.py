@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
 from mtpd.supervise import oom
+from tests.fakes.memory_group import memory_group
 from tests.fakes.supervision import Stage, plan_of, tiny
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from mtpd.supervise.runner import EngineActor
     from mtpd.views import EngineView
@@ -58,23 +57,6 @@ async def test_an_engine_is_the_preferred_victim_and_its_end_is_told(tmp_path: P
         assert "SIGKILL from outside" in view.failure.reason
 
 
-@contextmanager
-def memory_group() -> Iterator[Path]:
-    """A group with little memory below our own, whose limits hold for it as well."""
-    own = next(
-        line.partition(":memory:")[2]
-        for line in Path("/proc/self/cgroup").read_text().splitlines()
-        if ":memory:" in line
-    )
-    group = Path(f"/sys/fs/cgroup/memory{own}/mtpd-{os.getpid()}")
-    group.mkdir()
-    try:
-        (group / "memory.limit_in_bytes").write_text(str(LIMIT_MIB << 20))
-        yield group
-    finally:
-        group.rmdir()
-
-
 @pytest.mark.memory
 @pytest.mark.slow
 async def test_one_that_the_kernel_killed_for_want_of_memory_is_told_as_such(
@@ -82,7 +64,7 @@ async def test_one_that_the_kernel_killed_for_want_of_memory_is_told_as_such(
 ) -> None:
     stage = Stage()
     ready, go = tmp_path / "ready", tmp_path / "go"
-    with memory_group() as group:
+    with memory_group(LIMIT_MIB) as group:
         argv = (sys.executable, "-S", "-c", EATER, f"{group}/cgroup.procs", str(ready), str(go))
         async with stage.running() as actor:
             actor.start(plan_of(*argv, path=ready))
