@@ -49,6 +49,7 @@ class People:
             tasks.start_soon(self._clients, until_s)
             tasks.start_soon(self._operators, until_s)
             tasks.start_soon(self._faults, until_s)
+            tasks.start_soon(self._nights, until_s)
 
     # Clients ------------------------------------------------------------------------
 
@@ -178,6 +179,22 @@ class People:
             self._break(what, rng)
             if what == "full disk" and not world.ledger.refuses:
                 await world.ledger.settle()
+
+    async def _nights(self, until_s: float) -> None:
+        """The machine is suspended now and then; a card may come back from it without its state."""
+        world, rng = self._world, self._world.chance.of("nights")
+        if not world.storm or rng.random() < 0.5:
+            return
+        while world.loop.time() < until_s:
+            await anyio.sleep(rng.expovariate(1 / 100.0))
+            asleep_s = rng.choice((1.0, 3.0, 600.0, 28_800.0))
+            world.say(f"suspended for {asleep_s:g} s")
+            world.clock.asleep_s += asleep_s
+            world.clock.wall += dt.timedelta(seconds=asleep_s)
+            if (living := world.machine.live()) and rng.random() < 0.2:
+                rng.choice(living).card_lost = True
+            await anyio.sleep(rng.uniform(0.0, 1.0))  # until somebody looks
+            world.waking.look()
 
     def _break(self, what: str, rng: random.Random) -> None:
         world = self._world

@@ -19,6 +19,7 @@ import anyio
 
 from mtpd.clock import Clock
 from mtpd.control.residency import Residencies
+from mtpd.control.waking import Waking
 from mtpd.errors import DiskError, NotFoundError
 from mtpd.faults import NoFaults
 from mtpd.gpu.base import Device
@@ -185,6 +186,7 @@ class World:
         self.models = draw_models(rng)
         self.cursed = rng.choice(self.names) if rng.random() < self.storm / 4 else None
         self.clock, self.card = SimClock(loop), Card(loop, self.chance.of("card"))
+        self.waking = Waking(clock=self.clock, publish=lambda _event: None)
         self.machine = Machine(loop, self.card, self._fate)
         self.ledger = Ledger(self.chance)
         self.trace: list[tuple[float, str]] = []
@@ -273,7 +275,7 @@ class World:
             rng=rng.random,
             new_id=self._new_id,
             card=self.keeper,
-            pulse=Pulse(ask=self.machine.answers),
+            pulse=Pulse(ask=self.machine.answers, woken=self.waking.woken),
         )
         return actor
 
