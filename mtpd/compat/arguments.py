@@ -173,13 +173,17 @@ class _Reader:
         return replace(option, change=changed(given, option.shown))
 
     def unknown(self, word: str) -> None:
-        """Name it; a word after it that is no flag is taken for its value."""
+        """Name it; a word after it that is no flag is taken for its value, and may be a secret."""
         following = self.ahead()
-        shown = word
-        if word.startswith("-") and following is not None and not following.startswith("-"):
-            shown = f"{word} {self.take()}"
+        shown, line = word, self.source.line_of(word)
+        if word.startswith("-"):
+            name, joined, _ = word.partition("=")
+            shown = word = f"{name}=…" if joined else name
+            if following is not None and not following.startswith("-"):
+                self.take()
+                shown = f"{word} …"
         message = f"{shown!r} is no flag of llama-server {BUILD}"
-        self.into.remark(Kind.NOT_HONOURED, *self.place(word), message)
+        self.into.remark(Kind.NOT_HONOURED, line, (*self.source.key, word), message)
 
     def place(self, word: str) -> tuple[int, Path]:
         """Line and key of a word."""

@@ -93,8 +93,14 @@ def _url_fault(proxy: str) -> str | None:
     plain = text.isprintable() and " " not in text
     plain &= not (parts.query or parts.fragment or parts.username)
     if parts.scheme not in {"http", "https"} or not parts.hostname or not plain or port == 0:
-        return f"must be a URL such as 'http://127.0.0.1:8000', not {proxy!r}"
+        return f"must be a URL such as 'http://127.0.0.1:8000', not {_without_user(proxy)!r}"
     return None
+
+
+def _without_user(proxy: str) -> str:
+    """A URL to be shown: a name and a password before its host are not."""
+    before, at, host = proxy.rpartition("@")
+    return f"{before.partition('//')[0]}//…@{host}" if at else proxy
 
 
 def build_opaque(model: ModelTable, program: str) -> Opaque | None:

@@ -27,6 +27,8 @@ __all__ = ["Validation"]
 TableT = TypeVar("TableT", bound=Table)
 
 _ROUNDS = 8
+_UNSHOWN = "env"
+"""The tables whose values are not shown, wherever they stand."""
 _SHOWN = 60
 _SECTION = 2  # keys of a section of their own do not depend on each other
 _MUST_BE = {
@@ -94,6 +96,19 @@ def _without_index(path: Path) -> Path:
     return path
 
 
+def _kind(given: object) -> str:
+    """What a value is, where the value itself may be a secret."""
+    match given:
+        case str():
+            return "text"
+        case dict():
+            return "a table"
+        case list():
+            return "a list"
+        case _:
+            return "a number, a date, true or false"
+
+
 def _message(schema: type[Table], error: ErrorDetails) -> str:
     path, kind, given = error["loc"], error["type"], error["input"]
     if kind == "missing":
@@ -101,7 +116,7 @@ def _message(schema: type[Table], error: ErrorDetails) -> str:
     if kind == "extra_forbidden":
         known = keys_at(schema, path[:-1])
         return f"unknown key{did_you_mean(str(path[-1]), known)}"
-    shown = repr(given)
+    shown = repr(given) if _UNSHOWN not in path else _kind(given)
     if len(shown) > _SHOWN:
         shown = f"{shown[: _SHOWN - 3]}..."
     text = _MUST_BE.get(kind)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from mtpd.compat import hub
+from mtpd.config.files import named_files
 from mtpd.config.load import load
 from mtpd.engine.command import build
 from mtpd.engine.flags import parse_help
@@ -194,6 +196,8 @@ def words_of(argv: tuple[str, ...]) -> Iterator[tuple[str, str | None]]:
 def check(profile: Profile) -> int:
     """Look at every command line of a profile; how many there were."""
     built = 0
+    if any(hub.parse(text) for _, text in named_files(profile)):
+        return built  # nobody has downloaded it: the planner refuses it before any command
     for depth in range(profile.drafter.max_depth + 1):
         try:
             command = build(

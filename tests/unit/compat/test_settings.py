@@ -140,9 +140,9 @@ def test_the_draft_context_keeps_its_own_type(flags: str, draft: str | None) -> 
         ("-dt 0.1", "-dt", "it has been removed from llama-server"),
         ("--version", "--version", "it prints something and ends"),
         ("-dev a,b", "-dev", "an engine has one device here"),
-        ("--bogus 3", "--bogus", "'--bogus 3' is no flag of llama-server b11434"),
+        ("--bogus 3", "--bogus", "'--bogus …' is no flag of llama-server b11434"),
         ("--bogus --metrics", "--bogus", "'--bogus' is no flag of llama-server b11434"),
-        ("--ctx-size=5", "--ctx-size=5", "'--ctx-size=5' is no flag of llama-server b11434"),
+        ("--ctx-size=5", "--ctx-size=…", "'--ctx-size=…' is no flag of llama-server b11434"),
         ("stray", "stray", "'stray' is no flag of llama-server b11434"),
         (
             "-ctk q8_0",
