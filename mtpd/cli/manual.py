@@ -41,6 +41,7 @@ _VARIABLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "mtpd": (
         ("STATE_DIRECTORY, RUNTIME_DIRECTORY, CACHE_DIRECTORY", "Where systemd wants its files."),
         ("XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_RUNTIME_DIR, XDG_CACHE_HOME", "Where else."),
+        ("MTPD_CGROUP", "`delegated` where the unit is `Delegate=`: a control group per engine."),
         ("MTPD_TRACEBACK", "Where it is set, an unexpected error is shown with its traceback."),
     ),
 }
