@@ -26,6 +26,7 @@ __all__ = [
     "QueueView",
     "RequestView",
     "ResidencyView",
+    "SpentView",
 ]
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -208,3 +209,22 @@ class GateView:
     name: str
     state: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpentView:
+    """What the latest choice took.
+
+    Attributes:
+        decision_id: The decision.
+        subject: The model or pool that was chosen for.
+        at: When it was taken.
+        starts: Engine starts that its measurements took; 0 where it compares what is stored.
+        seconds: Seconds that they took, starts included.
+    """
+
+    decision_id: int
+    subject: str
+    at: str
+    starts: int
+    seconds: float

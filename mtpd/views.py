@@ -22,6 +22,7 @@ from mtpd.engine_views import (
     QueueView,
     RequestView,
     ResidencyView,
+    SpentView,
 )
 from mtpd.live_views import LiveProfileView  # noqa: TC001  # decoders resolve it
 from mtpd.memory_views import (  # noqa: TC001  # decoders resolve it
@@ -59,6 +60,7 @@ __all__ = [
     "ReadinessView",
     "RequestView",
     "ResidencyView",
+    "SpentView",
     "StatusView",
     "encode",
 ]
@@ -331,6 +333,7 @@ class StatusView:
         config: The configuration file; None where there is none, as in the demo.
         queue_rows: Open requests by model and priority.
         requests: The oldest open requests, at most 100.
+        spent: What the latest choice took; null where none was measured.
         state_dir: Where the daemon keeps its files; None where one of an older version answers.
     """
 
@@ -358,6 +361,7 @@ class StatusView:
     queue_rows: tuple[QueueRowView, ...] = ()
     requests: tuple[RequestView, ...] = ()
     state_dir: str | None = None
+    spent: SpentView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

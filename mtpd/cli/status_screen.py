@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         EngineView,
         FailureView,
         ResidencyView,
+        SpentView,
         StatusView,
     )
 
@@ -64,6 +65,7 @@ class _Told:
     def __init__(self) -> None:
         self.choices: set[str] = set()
         self.live: set[str] = set()
+        self.next = False
         self._reasons: set[int | str] = set()
 
     def reason(self, choice: ChoiceView) -> str | None:
@@ -125,6 +127,7 @@ def _live(made: Table, found: Sequence[LiveProfileView], told: _Told) -> None:
         if live.profile not in told.live:
             told.live.add(live.profile)
             for name, value in live_lines(live):
+                told.next = told.next or name == "next"
                 line(made, name, value)
 
 
@@ -164,6 +167,10 @@ def _daemon(view: StatusView, told: _Told) -> Table:
     _refused(made, view)
     for one in () if view.config is None else _config_lines(view.config):
         line(made, "config", one)
+    if view.spent is not None:
+        line(made, "cost", _cost(view.spent))
+    if not told.next:
+        line(made, "next", _next(view))
     last = view.last_decision
     if last is not None and not _is_told(last, view):
         said = headed(last.act, last.subject, decision_sentence(last))
@@ -173,6 +180,32 @@ def _daemon(view: StatusView, told: _Told) -> Table:
         line(made, "operation", f"{now.id}: {now.kind} {now.state}, {progress_text(now)}")
     _server(made, view)
     return made
+
+
+def _cost(spent: SpentView) -> str:
+    """What the latest choice took; what stands beside the daemon's log is in the journal."""
+    what = f"the latest choice, {spent.subject}, decision {spent.decision_id}"
+    when = f"{clock_text(spent.at)}"
+    if not spent.starts:
+        return f"{what}: nothing, it compares what was measured before ({when})"
+    starts = "1 engine start" if spent.starts == 1 else f"{spent.starts} engine starts"
+    return f"{what}: {starts}, {duration(spent.seconds)} ({when})"
+
+
+def _next(view: StatusView) -> str:
+    """What the daemon would do next where no model's traffic says it, and why."""
+    for live in view.live:
+        if live.next is not None:
+            return live.next.says
+    if view.operation is not None:
+        return "nothing by itself until the operation has ended"
+    untold = [choice.subject for choice in view.choices if not (choice.measured or choice.pinned)]
+    does = {
+        "idle": "while nobody asks, changes what traffic proves to be worth it (docs/live.md)",
+        "observe": "changes nothing by itself: mode is observe, it only says what it would do",
+        "off": "changes nothing by itself ([tuning] mode is off)",
+    }.get(view.mode, "changes nothing by itself")
+    return does if not untold else f"{does}; not measured yet: mtpctl tune {untold[0]}"
 
 
 def _is_told(last: DecisionView, view: StatusView) -> bool:

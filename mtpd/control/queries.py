@@ -22,6 +22,7 @@ from mtpd.control.explain import explanation
 from mtpd.control.models import unusable
 from mtpd.control.plans import find_profile, need_workload
 from mtpd.control.reporting import ModelRecord, Wanted
+from mtpd.control.spent import Spent
 from mtpd.control.tasks import quality_of
 from mtpd.errors import NotFoundError, UnknownNameError
 from mtpd.report_views import ReportView
@@ -65,13 +66,13 @@ class Queries:
 
     def __init__(self, parts: Parts) -> None:
         self._p = parts
-
-    # What is ------------------------------------------------------------------------
+        self._spent = Spent(parts.journal)
 
     async def status(self) -> StatusView:
         """The daemon on one screen."""
         latest = await self._p.journal.list(DecisionFilter(limit=1))
-        return await self.standing(latest[0] if latest else None)
+        shown = await self.standing(latest[0] if latest else None)
+        return replace(shown, spent=await self._spent.on(shown.choices))
 
     async def standing(self, last_decision: DecisionView | None = None) -> StatusView:
         """The same with a decision that is known; asks nothing of the store."""

@@ -106,6 +106,8 @@ async def test_a_measurement_shows_its_progress_and_then_the_curve_and_the_reaso
             (model, _) = await running.control.models()
             assert model.choice is not None
             await expect(page.locator("#why")).to_have_text(model.choice.reason)
+            await expect(page.locator("#cost")).to_contain_text("for alpha, took")
+            await expect(page.locator("#cost")).to_contain_text("engine starts, ")
             curve = page.locator("#depth .chart")
             # The models are read again on their own: the curve comes with them.
             await expect(curve).to_have_attribute("aria-label", re.compile(", chosen"))

@@ -58,6 +58,7 @@ from mtpd.views import (
     QuarantineView,
     QueueView,
     ResidencyView,
+    SpentView,
     StatusView,
 )
 from tests.fakes.perplexities import BASE_B2, CHUNKS, UNCENSORED_B2, running
@@ -557,6 +558,13 @@ def status() -> StatusView:
         last_decision=decision(),
         operation=None,
         live=(live(),),
+        spent=spent(),
+    )
+
+
+def spent() -> SpentView:
+    return SpentView(
+        decision_id=16, subject="default", at="2026-11-29T22:40:12.000Z", starts=3, seconds=252.4
     )
 
 

@@ -587,3 +587,26 @@ def test_a_sentence_that_names_act_and_subject_is_not_headed_by_them_again(
     event = {"decision": {"id": 7, "act": act, "subject": subject, "reason": sentence}}
     line = lists.event_line("decision.made", {"at": "", "event": event})  # type: ignore[dict-item]
     assert line.endswith(f"7: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [
+        ("off", "changes nothing by itself ([tuning] mode is off)"),
+        ("observe", "mode is observe, it only says what it would do"),
+        ("idle", "while nobody asks, changes what traffic proves to be worth it"),
+    ],
+)
+def test_what_comes_next_is_said_without_any_traffic(mode: str, says: str) -> None:
+    quiet = dataclasses.replace(views.status(), live=(), engines=(), mode=mode, spent=None)
+    shown = " ".join(drawn(status_panel(quiet)).split())
+    assert says in shown
+    assert "cost" not in shown
+
+
+def test_a_choice_from_what_was_stored_cost_nothing() -> None:
+    stored = dataclasses.replace(
+        views.status(), spent=dataclasses.replace(views.spent(), starts=0, seconds=0.0)
+    )
+    shown = " ".join(drawn(status_panel(stored)).split())
+    assert "decision 16: nothing, it compares what was measured before" in shown

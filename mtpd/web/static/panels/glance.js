@@ -37,6 +37,7 @@ export function mount(section, { store, format }) {
       power: power(gpu, engine),
       next: status.live.find((one) => one.profile === engine?.profile)?.next ?? null,
       mode: status.mode,
+      spent: status.spent,
       measuring: measuring(status.operation),
     };
     draw(shown, () => (engine ? glance(shown, format) : resting(shown)));
@@ -67,6 +68,7 @@ function glance(shown, format) {
       {},
       h("dt", {}, "Why"),
       h("dd", { id: "why" }, shown.measuring ?? why(arm, choice)),
+      shown.spent ? [h("dt", {}, "Cost"), h("dd", { id: "cost" }, cost(shown.spent, format))] : null,
       h("dt", {}, "Next"),
       h("dd", { id: "next" }, next(shown)),
     ),
@@ -133,6 +135,13 @@ function why(arm, choice) {
   const same = choice.arm.depth === arm.depth && choice.arm.profile === arm.profile;
   if (same) return choice.reason;
   return `It runs at depth ${arm.depth}, while the choice is depth ${choice.arm.depth}: ${choice.reason}`;
+}
+
+function cost({ decision_id: id, subject, at, starts, seconds }, format) {
+  const what = starts
+    ? `${starts} engine ${starts === 1 ? "start" : "starts"}, ${format.duration(seconds)}`
+    : "nothing: it compares what was measured before";
+  return [`The latest choice, for ${subject}, took ${what}. `, h("span.muted", {}, `Decision ${id}, ${format.time(at)}.`)];
 }
 
 function next({ next: step, mode }) {
