@@ -221,10 +221,19 @@ def summarise(
 
 
 def _canonical(observations: list[Observation]) -> list[Observation]:
-    return sorted(
-        observations,
-        key=lambda o: (o.workload, o.prompt, o.start_id, o.repetition, repr(o)),
-    )
+    found = sorted(observations, key=_place)
+    # What has the same place is rare, and dear to tell apart.
+    return [
+        one for _, same in itertools.groupby(found, key=_place) for one in _told_apart(list(same))
+    ]
+
+
+def _place(one: Observation) -> tuple[str, int, str, int]:
+    return one.workload, one.prompt, one.start_id, one.repetition
+
+
+def _told_apart(same: list[Observation]) -> list[Observation]:
+    return sorted(same, key=repr) if len(same) > 1 else same
 
 
 def _arm(arm: Arm, observations: list[Observation], starts: list[Start]) -> ArmSummary:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from anyio import to_thread
 
-from mtpd.api.schema import dump, listed
+from mtpd.api.schema import dump, dump_piecewise, listed
 from mtpd.errors import NotFoundError
 from mtpd.history_views import UNITS
 from mtpd.views import HealthView, ReadinessView
@@ -228,7 +228,7 @@ def json_response(
 
 async def large_response(value: object) -> web.Response:
     """The same of a view that may have a thousand rows, which is put into words beside the loop."""
-    return text_response(await to_thread.run_sync(dump, value))
+    return text_response(await to_thread.run_sync(dump_piecewise, value))
 
 
 def text_response(

@@ -86,6 +86,11 @@ class _Asked:
 
     def kept(self) -> LogView:
         """What there is already."""
+        lost, found = self.held()
+        return LogView(boot=self.boot, seq=self.feed.seq, lost=lost, lines=_views(found))
+
+    def held(self) -> tuple[bool, list[Line]]:
+        """Whether lines are missing before what there is already, and that."""
         if self._place.replays:
             gone, found = self.feed.kept(self.wants, self.about, after=self._place.after[1])
             # Who asks for all that is kept, or for another life's, knows of no line before.
@@ -93,7 +98,7 @@ class _Asked:
         else:
             _, found = self.feed.kept(self.wants, self.about)
             lost, found = False, found[len(found) - self._tail :] if self._tail else []
-        return LogView(boot=self.boot, seq=self.feed.seq, lost=lost, lines=_views(found))
+        return lost, found
 
 
 async def _stream(asked: _Asked, backend: Backend, request: web.Request) -> web.StreamResponse:
@@ -104,7 +109,7 @@ async def _stream(asked: _Asked, backend: Backend, request: web.Request) -> web.
         async with response:
             with asked.feed.follow(asked.wants, asked.about) as reader:
                 out = _Out(response, asked)
-                await out.begin(asked.kept())
+                await out.begin(*asked.held())
                 while True:
                     missed, found = await reader.take(MOST)
                     if missed:
@@ -122,22 +127,22 @@ class _Out:
     def __init__(self, response: sse.EventStream, asked: _Asked) -> None:
         self._response, self._asked = response, asked
 
-    async def begin(self, kept: LogView) -> None:
+    async def begin(self, lost: bool, found: Sequence[Line]) -> None:  # noqa: FBT001
         """Say where the stream is, and what is there already.
 
         The place of the end is told here only if no line follows: else a reader that is cut
         off in between would come back behind lines that it never got.
         """
         await self._response.send(
-            dump(StreamOpen(boot=kept.boot, seq=kept.seq)),
+            dump(StreamOpen(boot=self._asked.boot, seq=self._asked.feed.seq)),
             event=StreamOpen.type,
-            id=None if kept.lines else format_position(kept.boot, kept.seq),
+            id=None if found else format_position(self._asked.boot, self._asked.feed.seq),
             retry=sse.RECONNECT_MS,
         )
-        if kept.lost:
+        if lost:
             await self.reset("lines after the wanted place are not kept any more")
-        for first in range(0, len(kept.lines), MOST):
-            await self.send(kept.lines[first : first + MOST])
+        for first in range(0, len(found), MOST):
+            await self.send(_views(found[first : first + MOST]))
             await anyio.lowlevel.checkpoint()
 
     async def send(self, found: Sequence[LogLineView]) -> None:

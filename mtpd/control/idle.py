@@ -76,6 +76,7 @@ class IdleUnloader:
         self._clock = clock
         self._idle = Idle()
         self._changed = anyio.Event()
+        self._planned: float | None = None
         self._stopping: set[str] = set()
 
     # What happens -------------------------------------------------------------------
@@ -105,7 +106,8 @@ class IdleUnloader:
 
     def _become(self, idle: Idle) -> None:
         self._idle = idle
-        self.look()
+        if idle.next_due(self._waits_s) != self._planned:
+            self.look()
 
     # What is done -------------------------------------------------------------------
 
@@ -117,7 +119,7 @@ class IdleUnloader:
                 for profile in self._due():
                     self._stopping.add(profile)
                     tasks.start_soon(self._unload, board, profile)
-                due = self._idle.next_due(self._waits_s)
+                due = self._planned = self._idle.next_due(self._waits_s)
                 left_s = math.inf if due is None else due - self._clock.now()
                 with anyio.move_on_after(left_s):
                     await self._changed.wait()

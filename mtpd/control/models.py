@@ -40,7 +40,7 @@ __all__ = ["ModelReports", "cards", "model_view", "unusable"]
 
 
 class ModelReports:
-    """Reports about the configured models; keeps nothing.
+    """Reports about the configured models; keeps the latest summary of each.
 
     Args:
         config: The models.
@@ -75,16 +75,14 @@ class ModelReports:
         self._memory, self._account = memory, account
         self._engines = engines
         self._quality = quality
+        self._summed: dict[str, tuple[str, int, tuple[ArmSummary, ...]]] = {}
 
     async def of(self, profile: Profile) -> ModelView:
         """A profile with what was measured of it as it is today."""
         rows: tuple[ArmSummary, ...] = ()
         state, digest = "unavailable", self._digest(profile)
         if digest is not None:
-            found = await self._measurements.observations(
-                MeasurementFilter(profile=profile.name, fingerprint=digest)
-            )
-            rows = await to_thread.run_sync(summarise, found)
+            rows = await self._summary(profile.name, digest)
             state = next((e.state for e in self._engines() if e.profile == profile.name), "stopped")
         forecast = await self._memory.forecast(profile)
         perplexity, baseline = await self._quality(profile)
@@ -136,6 +134,18 @@ class ModelReports:
             held=need_view(held),
             printed=printed_memory(self._memory.printed(arm.arm())),
         )
+
+    async def _summary(self, profile: str, digest: str) -> tuple[ArmSummary, ...]:
+        """What was measured under a fingerprint; rows are only ever added."""
+        where = MeasurementFilter(profile=profile, fingerprint=digest)
+        newest = await self._measurements.list(replace(where, limit=1))
+        number = newest[-1].id if newest else 0
+        known = self._summed.get(profile)
+        if known is None or known[:2] != (digest, number):
+            found = await self._measurements.observations(where)
+            rows = await to_thread.run_sync(summarise, found)
+            known = self._summed[profile] = digest, number, rows
+        return known[2]
 
     def _digest(self, profile: Profile) -> str | None:
         """The fingerprint of a profile; None where its file cannot be read."""

@@ -97,6 +97,7 @@ class Life:
         self.before: MemoryLook | None = None
         self.ready: MemoryLook | None = None
         self.witnesses: Witnesses | None = None
+        self._cause: Cause | None = None
         self._rates: deque[float] = deque(maxlen=RATES)
 
     def judge(self, now: MemoryLook | None = None, *, speculates: bool | None = None) -> Verdict:
@@ -150,6 +151,11 @@ class Life:
 
     def cause(self, end: Exit) -> Cause:
         """Say what this end means if nobody asked for it."""
+        if self._cause is None:  # looking for it in 4000 lines takes a while
+            self._cause = self._found(end)
+        return self._cause
+
+    def _found(self, end: Exit) -> Cause:
         lines = self.output.ring.tail()
         if (cause := not_started(end, lines)) and not self.served:
             return cause if self.plan.opaque is None else replace(cause, hint=_OPAQUE_HINT)

@@ -1,6 +1,7 @@
 """``mtpd`` with its own lag watch looking every 5 ms: ``watched_daemon.py PATH STACKS serve …``.
 
-Writes one line per moment to PATH when it ends: monotonic seconds and lag in seconds. With STACKS
+Writes one line per moment to PATH when it ends: monotonic seconds, lag in seconds, and what the lag
+would have been had a processor been free for the loop's thread whenever it could run. With STACKS
 other than 0, a thread looks at the loop's thread every 2 ms and writes to ``PATH.stacks`` where it
 was while it stood still for longer than so many milliseconds: what blocks, by line.
 """
@@ -12,7 +13,6 @@ import collections
 import sys
 import threading
 import time
-import traceback
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from types import FrameType
 
 EVERY_S = 0.005
+SCHEDSTAT = Path("/proc/thread-self/schedstat")
 LOOK_S = 0.002
-DEEP = 5
-"""Frames of ours that are written of a stack, beside the innermost."""
+DEEP = 6
+"""Frames that are written of a stack: the innermost, and those of ours."""
 OURS = tuple(f"{Path(__file__).parents[2]}/{name}/" for name in ("mtpd", "tuner"))
 
 
@@ -36,14 +37,20 @@ class Record:
     """Every moment, and where the loop stood when it was late."""
 
     def __init__(self) -> None:
-        self.moments: list[tuple[float, float]] = []
+        self.moments: list[tuple[float, float, float]] = []
+        self.waited_s = self.share = 0.0
         self.alive = time.monotonic()
         self.stacks: collections.Counter[str] = collections.Counter()
 
     def told(self, lag_s: float) -> None:
         """Take one."""
-        self.alive = time.monotonic()
-        self.moments.append((self.alive, lag_s))
+        now = time.monotonic()
+        if now - self.alive > EVERY_S / 10:  # else of the same look as the one before
+            waited_s = int(SCHEDSTAT.read_text().split()[1]) / 1e9
+            self.share = min(1.0, (waited_s - self.waited_s) / (lag_s + EVERY_S))
+            self.waited_s = waited_s
+        self.alive = now
+        self.moments.append((now, lag_s, lag_s * (1 - self.share)))
 
     def look(self, thread: int, late_s: float) -> None:
         """Sample the stack of a thread for ever while it is late."""
@@ -56,17 +63,19 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Write both down."""
-        path.write_text("".join(f"{at:.6f} {lag:.6f}\n" for at, lag in self.moments))
+        path.write_text("".join(f"{at:.6f} {lag:.6f} {own:.6f}\n" for at, lag, own in self.moments))
         found = [f"{count} looks\n{where}\n" for where, count in self.stacks.most_common(40)]
         path.with_name(f"{path.name}.stacks").write_text("\n".join(found))
 
 
-def _where(frame: FrameType) -> str:
-    every = traceback.extract_stack(frame)
-    found = [one for one in every if one.filename.startswith(OURS)][-DEEP:]
-    if found[-1:] != every[-1:]:
-        found.append(every[-1])
-    return "\n".join(f"  {one.filename}:{one.lineno} {one.name}" for one in found)
+def _where(frame: FrameType | None) -> str:
+    places, innermost = list[str](), frame
+    while frame is not None and len(places) < DEEP:
+        code = frame.f_code
+        if frame is innermost or code.co_filename.startswith(OURS):
+            places.append(f"  {code.co_filename}:{frame.f_lineno} {code.co_name}")
+        frame = frame.f_back
+    return "\n".join(places)
 
 
 class Loop(asyncio.SelectorEventLoop):

@@ -19,6 +19,7 @@ from mtpd.api.schema import (
     TuneBody,
     UnloadBody,
     dump,
+    dump_piecewise,
     parse_body,
     parse_query,
 )
@@ -35,6 +36,17 @@ JSON = st.recursive(
     ),
     max_leaves=8,
 )
+
+
+@given(st.dictionaries(st.text(max_size=8), JSON, max_size=3) | JSON)
+def test_a_large_answer_has_the_text_of_any_other(value: object) -> None:
+    try:
+        text = dump(value)
+    except ValueError:  # infinity has no place in JSON
+        with pytest.raises(ValueError, match="JSON"):
+            dump_piecewise(value)
+    else:
+        assert dump_piecewise(value) == text
 
 
 def refused(raw: bytes) -> InvalidRequestError:

@@ -42,12 +42,17 @@ CONFIG = Config(profiles={"m": MODEL})
 
 @dataclass(slots=True)
 class Rig:
-    """Traffic with its clock and its card; ``slowed`` is what the card's readings say."""
+    """Traffic with its clock and its card; ``slowed`` is what the card's readings say.
+
+    Attributes:
+        counted: Models whose engines' counters were asked for.
+    """
 
     traffic: LiveTraffic
     states: LiveStates
     clock: FakeClock
     slowed: list[str]
+    counted: list[str]
 
     async def serve(self, count: int = 1, **change: object) -> None:
         for _ in range(count):
@@ -58,19 +63,28 @@ class Rig:
 
 @asynccontextmanager
 async def rig(folder: Path, config: Config = CONFIG, *, on_card: bool = True) -> AsyncIterator[Rig]:
-    clock, slowed = FakeClock(), list[str]()
+    clock, slowed, counted = FakeClock(), list[str](), list[str]()
     async with await Database.open(folder / "mtpd.sqlite3", clock) as db:
         states = LiveStates(db=db, clock=clock)
         traffic = LiveTraffic(
             config=config,
             states=states,
-            meter=Meter(lambda _profile: None),
+            meter=Meter(counted.append),
             around=lambda _begin, _end: Around(slowed=slowed[-1] if slowed else None),
             on_card=on_card,
             clock=clock,
         )
         await traffic.restore()
-        yield Rig(traffic, states, clock, slowed)
+        yield Rig(traffic, states, clock, slowed, counted)
+
+
+async def test_counters_are_read_once_for_all_that_has_ended(tmp_path: Path) -> None:
+    """What they moved by is of the latest request and of those before it together."""
+    async with rig(tmp_path) as it:
+        event = replace(FINISHED, profile="m")
+        for latest in (False, False, True):
+            await it.traffic.finished(event, it.clock.now(), latest=latest)
+        assert it.counted == ["m"]
 
 
 async def test_requests_are_counted_by_class_and_what_does_not_count_by_reason(
