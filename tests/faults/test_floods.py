@@ -12,7 +12,7 @@ import os
 import resource
 import signal
 import tempfile
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -104,7 +104,10 @@ async def test_of_thousands_at_once_each_is_served_or_told_when_to_come_back() -
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
-        async with home(Script(load_s=1.0)) as place, serve(place) as daemon:
+        async with home(Script(load_s=1.0)) as place, AsyncExitStack() as stack:
+            with place.config.open("a") as file:  # so many clients of one process are slow
+                file.write("[server.timeouts]\nhead_s = 300\nbody_idle_s = 300\n")
+            daemon = await stack.enter_async_context(serve(place))
             await daemon.until_serving()
             process = psutil.Process(daemon.process.pid)
             small = process.memory_info().rss
