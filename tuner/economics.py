@@ -3,6 +3,16 @@
     tok/s at depth k over that without drafting = E(k) / Cost(k),
     E(k) = 1 + a1 + a1 a2 + ...,   Cost(k) = t(k) / t(0)
 
+A drafter that drafts at some steps only (n-grams; ``tuner.drafts.OCCASIONAL``) leaves the other
+steps plain: they give one token for one plain step. With r the measured rate of drafts
+(``tuner.drafts.draft_rate``: steps with a draft, which the engine counts, over all N - 1 - A
+steps of a reply), and E and Cost those of a step with a draft, means over all steps are
+
+    E_r(k) = (1 - r) + r E(k) = 1 + r (E(k) - 1),   Cost_r(k) = 1 + r (Cost(k) - 1)
+
+and the gain is E_r / Cost_r, as tokens and time add up over steps (a ratio of sums, no mean of
+ratios): it lies between 1 and E / Cost.
+
 Each with an interval, and measured speed over formula beside it: where the formula misses
 the measurement, that is shown. Covers one workload's counts with one cost. Predictions
 of untried depths are ``tuner.throughput``.
@@ -38,8 +48,8 @@ class DepthEconomics:
 
     Attributes:
         depth: Draft depth.
-        tokens_per_step: E(k) with a 95 % interval.
-        cost: Step time over that without drafting; as narrow as its value where
+        tokens_per_step: E(k) with a 95 % interval, over all steps, those without a draft too.
+        cost: Mean step time over that without drafting; as narrow as its value where
             ``cost_known`` is False.
         gain: ``tokens_per_step`` over ``cost``: tok/s over those without drafting.
         cost_known: Whether the error of the cost is known and part of the intervals.
@@ -82,27 +92,38 @@ def economics(
     measured_tps: Mapping[int, float] | None = None,
     context_tokens: float | None = None,
     phi: float = DEFAULT_PHI,
+    draft_rate: float = 1.0,
 ) -> tuple[DepthEconomics, ...] | Unknown:
     """Balance of every depth from 1 to that of the counts, shallow to deep.
 
     Args:
-        counts: Steps and accepted positions, at least one step.
-        cost: What a step costs; a fit, or a row cost known from elsewhere.
+        counts: Steps with a draft and accepted positions, at least one step.
+        cost: What a step with a draft costs; a ``CostFit`` is one to the mean times of all steps
+            and holds the rate of drafts already.
         measured_tps: Tokens per second by depth; compared only if depth 0 is there too.
         context_tokens: Context fill, for a ``StepCost``; None is the mean it was fitted at.
         phi: Over-dispersion of the text.
+        draft_rate: Share of the steps that had a draft, as measured; its own error is not part
+            of the intervals.
 
     Returns:
         The rows; Unknown if the cost says nothing about this context.
+
+    Raises:
+        ValueError: The rate is none of a drafter that drafted.
     """
+    if not 0 < draft_rate <= 1:
+        msg = f"a draft at {draft_rate:g} of the steps is no rate"
+        raise ValueError(msg)
     speeds = measured_tps or {}
     plain_tps = speeds.get(0)
     out: list[DepthEconomics] = []
     for depth in range(1, counts.depth + 1):
-        relative = _relative(cost, depth, context_tokens)
+        relative = _relative(cost, depth, context_tokens, draft_rate)
         if isinstance(relative, Unknown):
             return relative
-        expected, deviation = e_hat(counts, depth, phi=phi)
+        drafting, deviation = e_hat(counts, depth, phi=phi)
+        expected, deviation = 1 + draft_rate * (drafting - 1), draft_rate * deviation
         tokens_se = deviation / expected
         cost_se = 0.0 if relative.se is None else relative.se / relative.value
         wide = _factor(relative.freedom) * cost_se
@@ -123,17 +144,23 @@ def economics(
 
 
 def _relative(
-    cost: StepCost | CostFit | RowCost, depth: int, context_tokens: float | None
+    cost: StepCost | CostFit | RowCost, depth: int, context_tokens: float | None, rate: float
 ) -> Estimate | Unknown:
-    """T(depth) / T(0) of any kind of cost."""
+    """Mean T(depth) / T(0) of any kind of cost, where so many steps draft."""
     match cost:
         case CostFit():
             se = None if cost.c_se is None else cost.c_se * depth
             return Estimate(value=1 + cost.c * depth, se=se, freedom=len(cost.residuals) - 2)
         case RowCost():
-            return Estimate(value=1 + cost.c * depth, se=cost.sd * depth, freedom=0)
+            full: Estimate | Unknown = Estimate(
+                value=1 + cost.c * depth, se=cost.sd * depth, freedom=0
+            )
         case _:
-            return cost.relative(depth, context_tokens)
+            full = cost.relative(depth, context_tokens)
+    if isinstance(full, Unknown):
+        return full
+    se = None if full.se is None else rate * full.se
+    return Estimate(value=1 + rate * (full.value - 1), se=se, freedom=full.freedom)
 
 
 def _factor(freedom: int) -> float:

@@ -54,23 +54,28 @@ def probe_decision(summaries: Sequence[ArmSummary], *, subject: str) -> Decision
 def _verdict(subject: str, rows: Sequence[ArmSummary], expected: float, cost: CostFit) -> Decision:
     """The sentence; without trusted positions only the two measured depths are compared."""
     deep = rows[-1]
-    counts = deep.trusted
+    counts, rate = deep.trusted, deep.draft_rate or 1.0
     alphas = counts if isinstance(counts, Unknown) else deep.alphas
     if isinstance(alphas, Unknown):
         tokens = {0: 1.0, deep.arm.depth: expected}
         earned = f"{expected:.2f} tokens per step"
         footnote: tuple[str, ...] = (f"the depths between are not predicted: {alphas.reason}",)
     else:
-        tokens = {d: expected_tokens([a.mid for a in alphas[:d]]) for d in range(len(alphas) + 1)}
+        tokens = {
+            d: 1 + rate * (expected_tokens([a.mid for a in alphas[:d]]) - 1)
+            for d in range(len(alphas) + 1)
+        }
         earned = ", ".join(f"alpha{i} {a.mid:.2f}" for i, a in enumerate(alphas, start=1))
-        footnote = _balance(counts, cost, rows)
+        if deep.draft_rate is not None:
+            earned += f", a draft at {rate:.0%} of the steps"
+        footnote = _balance(counts, cost, rows, rate)
     speeds = {depth: each / cost.step_s(depth) for depth, each in tokens.items()}
     against = max((d for d in speeds if d < deep.arm.depth), key=lambda d: speeds[d])
     gain = speeds[deep.arm.depth] / speeds[against] - 1
     verdict = "too close to call"
     if abs(gain) > TIE_RATIO:
         verdict = "yes" if gain > 0 else "no"
-    row_cost = f", a verification row costs {cost.c:.2f} of a step here"
+    row_cost = f", a verification row costs {cost.c / rate:.2f} of a step here"
     if deep.full_step_s is None:
         row_cost = ", from drafts that were cut short"
     return Decision(
@@ -91,12 +96,14 @@ def _verdict(subject: str, rows: Sequence[ArmSummary], expected: float, cost: Co
 
 
 def _balance(
-    counts: PositionCounts | Unknown, cost: CostFit, rows: Sequence[ArmSummary]
+    counts: PositionCounts | Unknown, cost: CostFit, rows: Sequence[ArmSummary], rate: float
 ) -> tuple[str, ...]:
     """E, Cost and their ratio at the probed depth, with the misfit to the measured speed."""
     measured = {row.arm.depth: row.tps for row in rows if row.tps is not None}
     found = (
-        counts if isinstance(counts, Unknown) else economics(counts, cost, measured_tps=measured)
+        counts
+        if isinstance(counts, Unknown)
+        else economics(counts, cost, measured_tps=measured, draft_rate=rate)
     )
     return () if isinstance(found, Unknown) else (str(found[-1]),)
 
