@@ -22,6 +22,7 @@ from mtpd.events import Envelope, MachineResumed, RequestFinished, ResidencyJudg
 from mtpd.units import Seq
 from tests.fakes.house import WITHIN_S, daemon_at, home, run_operation, tuned, until
 from tests.fakes.script import Script
+from tests.fakes.tools import fake_tool
 from tests.integration.test_live_loop import ask, learnt
 
 if TYPE_CHECKING:
@@ -182,3 +183,25 @@ async def begin(it: Bed) -> OperationView:
 def done(it: Bed, operation_id: str) -> int:
     now = it.running.operations.current
     return now.progress.done if now is not None and now.id == operation_id else 0
+
+
+async def test_a_night_while_a_tool_measures_discards_its_figures() -> None:
+    clock = Sleeper()
+    async with home() as place:
+        fake_tool(place.root, "llama-bench")
+        async with daemon_at(place, clock=clock) as (running, _):
+            operation = await running.control.bench(
+                model="alpha", prompt_tokens=64, gen_tokens=16, repetitions=2, idempotency_key=None
+            )
+            with anyio.fail_after(WITHIN_S):
+                while not loading(running.operations.current):  # noqa: ASYNC110 - notes change
+                    await anyio.sleep(0.001)
+            clock.asleep_s += NIGHT_S
+            ended = await run_operation(running, operation)
+            assert ended.state == "cancelled"
+            assert ended.progress.note.startswith(f"aborted, because {REASON}")
+            assert await running.control.baselines(model="alpha", limit=9) == ()
+
+
+def loading(now: OperationView | None) -> bool:
+    return now is not None and now.progress.note != ""
