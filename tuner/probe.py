@@ -6,7 +6,7 @@ sweep, so its decision is to measure, never to serve.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tuner.acceptance import expected_tokens
 from tuner.cost import CostFit
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from tuner.acceptance import PositionCounts
     from tuner.summary import ArmSummary
 
-__all__ = ["probe_decision"]
+__all__ = ["BY_MEANS", "probe_decision"]
+
+BY_MEANS: Final = "by the mean step times of both depths"
+"""Whence the row cost of the sentence: no single step and nothing known before counts for it."""
 
 
 def probe_decision(summaries: Sequence[ArmSummary], *, subject: str) -> Decision:
@@ -75,7 +78,7 @@ def _verdict(subject: str, rows: Sequence[ArmSummary], expected: float, cost: Co
     verdict = "too close to call"
     if abs(gain) > TIE_RATIO:
         verdict = "yes" if gain > 0 else "no"
-    row_cost = f", a verification row costs {cost.c / rate:.2f} of a step here"
+    row_cost = f", a verification row costs {cost.c / rate:.2f} of a step {BY_MEANS}"
     if deep.full_step_s is None:
         row_cost = ", from drafts that were cut short"
     return Decision(

@@ -25,6 +25,7 @@ from mtpd.cli.cells import (
     table,
 )
 from mtpd.cli.render import alpha_table, decision_sentence, depth_table
+from tuner.probe import BY_MEANS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +126,7 @@ def _model(
     parts += [Text(""), depth_table(rows, chosen=chosen, title="what the cells give")]
     if any(row.acceptance for row in rows):
         parts += [Text(""), alpha_table(rows)]
-    parts += _speeds(model)
+    parts += _speeds(model, by_means=BY_MEANS in view.decision.reason)
     parts += _out(model)
     return parts
 
@@ -183,7 +184,7 @@ def _cells(cells: Sequence[CellView]) -> RenderableType:
     return made
 
 
-def _speeds(model: ModelChainView) -> list[RenderableType]:
+def _speeds(model: ModelChainView, *, by_means: bool) -> list[RenderableType]:
     if not model.speeds:
         return []
     made = table("from tokens and step time to a speed", dense=True)
@@ -207,7 +208,10 @@ def _speeds(model: ModelChainView) -> list[RenderableType]:
     ]
     if model.cost is not None:
         cost = _interval(model.cost.row_cost, 2)
-        notes.append(f"a verification row costs {cost} of a step: {model.cost.source}")
+        by = ", fitted to" if model.cost.measured else ":"
+        notes.append(f"a verification row costs {cost} of a step{by} {model.cost.source}")
+        if by_means:
+            notes.append(f"the sentence's row cost is another one, {BY_MEANS} alone")
         if (fill := model.cost.context_cost) is not None:
             notes.append(
                 f"1000 tokens of context cost {fill.mid:.1%} of a step "

@@ -33,6 +33,7 @@ from tests.fakes import views
 from tests.fakes.backend import ENGINE, measured
 from tests.fakes.values import operation_view
 from tests.unit.cli.support import check_golden
+from tuner.probe import BY_MEANS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -602,6 +603,16 @@ def test_what_comes_next_is_said_without_any_traffic(mode: str, says: str) -> No
     shown = " ".join(drawn(status_panel(quiet)).split())
     assert says in shown
     assert "cost" not in shown
+
+
+def test_where_the_sentence_has_another_row_cost_than_the_fit_both_are_named() -> None:
+    view = views.explanation()
+    assert "another one" not in drawn(explaining.explanation(view))
+    reason = "depth 2 pays: yes: a verification row costs 0.41 of a step " + BY_MEANS
+    probe = dataclasses.replace(view, decision=dataclasses.replace(view.decision, reason=reason))
+    shown = " ".join(drawn(explaining.explanation(probe)).split())
+    assert "of a step, fitted to" in shown
+    assert f"the sentence's row cost is another one, {BY_MEANS} alone" in shown
 
 
 def test_a_choice_from_what_was_stored_cost_nothing() -> None:

@@ -67,7 +67,7 @@ def test_the_studys_resident_models_pay_for_a_second_position(
     first, second = alphas
     assert said(alphas) == (
         f"depth 2 pays: yes ({gain} against depth 1): alpha1 {first:.2f}, alpha2 {second:.2f}, "
-        "a verification row costs 0.41 of a step here"
+        "a verification row costs 0.41 of a step by the mean step times of both depths"
     )
 
 
@@ -215,7 +215,7 @@ def test_without_trusted_positions_only_the_measured_depths_are_compared(
     decision = probe_decision([BASE, deep], subject="m")
     assert decision.reason == (
         "depth 2 pays: yes (+44.0% against depth 0): 2.62 tokens per step, a verification row "
-        "costs 0.41 of a step here"
+        "costs 0.41 of a step by the mean step times of both depths"
     )
     assert decision.evidence == (
         "depth 0: 32.4 tok/s",
