@@ -133,9 +133,8 @@ def decide(asked: Asked, policy: Policy) -> Problem | None:
 
 def _peer(asked: Asked, policy: Policy) -> Problem | None:
     peer = asked.peer
-    if peer.port is not None or peer.uid in {0, policy.daemon_uid}:
-        return None
-    if policy.daemon_gid in peer.gids:
+    ours = peer.uid in {0, policy.daemon_uid} or policy.daemon_gid in peer.gids
+    if peer.port is not None or ours:
         return None
     return Problem(
         slug="peer-not-allowed",
@@ -295,16 +294,17 @@ def middleware(
                 return cors.granted(request)
         if problem is not None:
             if gate is not None:
-                gate.refused(request, problem, None if token is None else token.name)
+                gate.refused(request, problem, asked.actor)
             return refusal(problem, data_plane=asked.plane is not Plane.CONTROL)
         if token is not None:
             request[CALLER] = token.name
             request[_ADMIN] = token.may(access.Scope.ADMIN)
         changes = asked.plane is Plane.CONTROL and asked.scope is Scope.WRITE
-        if gate is not None and changes and asked.actor is not None:
-            gate.changed(request, asked.actor)
         with acting_as(asked.actor):
-            return await handler(request)
+            if gate is None or not changes or asked.actor is None:
+                return await handler(request)
+            async with gate.changing(request, asked.actor) as change:
+                return change.answered(await handler(request))
 
     return authenticate
 

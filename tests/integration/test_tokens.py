@@ -206,7 +206,7 @@ async def test_refusals_are_counted_and_seldom_logged() -> None:
                 await status_of(client, "GET", f"/v1/models?key={secret}", "canary-4711")
             await status_of(client, "POST", "/completion", secret)
         told = [line for line in logs if line["event"] == "auth.refused"]
-        assert len(told) == BURST
+        assert [line["actor"] for line in told] == [*([None] * BURST), "token ops"]
         assert (told[0]["problem"], told[0]["route"]) == ("token-unknown", "/v1/models")
         assert not any(word in str(logs) for word in ("canary", secret))
         async with client.get("/metrics", headers=bearer(secret)) as reply:
@@ -230,9 +230,58 @@ async def test_operations_and_decisions_name_who_asked() -> None:
         assert decision.actor == "token ops"
         (line,) = [line for line in logs if line["event"] == "auth.change"]
         assert (line["actor"], line["path"]) == ("token ops", "/mtpd/v1/load")
+        assert (line["status"], line["operation"]) == (202, operation.id)
         async with over_socket(running) as owner, owner.post(UNLOAD, json={}) as reply:
             asked = (await reply.json())["actor"]
         assert asked == f"uid {os.getuid()} over the control socket"
+
+
+async def test_every_control_act_is_logged_with_who_what_and_what_came_of_it() -> None:
+    async with home() as place, daemon_at(place) as (running, client):
+        admin, reads = made(place, "ops", Scope.ADMIN), made(place, "eye", Scope.READ)
+        acts: tuple[tuple[str, str, dict[str, object] | None, str], ...] = (
+            ("POST", "/mtpd/v1/load", {"model": "alpha"}, admin),
+            ("POST", "/mtpd/v1/load", {"model": "nobody"}, admin),
+            ("POST", "/mtpd/v1/load", {"model": 1}, admin),
+            ("DELETE", "/mtpd/v1/operations/none", None, admin),
+            ("POST", f"/mtpd/v1/{admin}", {}, admin),
+            ("POST", "/mtpd/v1/load", {"model": "alpha"}, reads),
+            ("POST", "/mtpd/v1/load", {"model": "alpha"}, "canary-4711"),
+        )
+        with capture_logs() as logs:
+            for method, path, body, secret in acts:
+                async with client.request(method, path, json=body, headers=bearer(secret)) as reply:
+                    await reply.read()
+            async with over_socket(running) as owner, owner.post(UNLOAD, json={}) as reply:
+                await reply.read()
+        changes = [line for line in logs if line["event"] == "auth.change"]
+        assert [(line["status"], line["problem"]) for line in changes] == [
+            *((202, None), (404, "not-found"), (422, "invalid-body"), (404, "not-found")),
+            *((404, None), (202, None)),
+        ]
+        assert [line["operation"] is not None for line in changes] == [
+            *(True, False, False, False, False, True),
+        ]
+        assert changes[4]["path"] == "none", "what nothing answers at may be anything"
+        assert {line["actor"] for line in changes[:5]} == {"token ops"}
+        assert changes[5]["actor"] == f"uid {os.getuid()} over the control socket"
+        refused = [line for line in logs if line["event"] == "auth.refused"]
+        assert [(line["actor"], line["problem"], line["status"]) for line in refused] == [
+            ("token eye", "token-scope", 403),
+            (None, "token-unknown", 401),
+        ]
+        assert not any(secret in str(logs) for secret in (admin, reads, "canary"))
+
+
+async def test_who_is_refused_often_hides_nobody_elses_refusal() -> None:
+    async with home() as place, daemon_at(place) as (_, client):
+        reads = made(place, "eye", Scope.READ)
+        with capture_logs() as logs:
+            for _ in range(BURST + 5):
+                await status_of(client, "GET", STATUS, "noise")
+            await status_of(client, "POST", UNLOAD, reads)
+        told = [line["actor"] for line in logs if line["event"] == "auth.refused"]
+        assert told == [*([None] * BURST), "token eye"]
 
 
 async def test_the_usual_clients_send_it_as_their_key() -> None:
