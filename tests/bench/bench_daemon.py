@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 INSTALLED = ("-c", "from mtpd.cli.start import mtpd; mtpd()")
 """What the installed script does."""
+AS_UNIT = {"MALLOC_ARENA_MAX": "1"}
+"""What our units set."""
 
 SETTLE_S = 3.0
 IDLE_S = 20.0
@@ -43,7 +45,7 @@ async def measure() -> Mapping[str, object]:
     """The daemon alone, then beside an engine that has served one request."""
     async with home() as place:
         write_config(place, binary="embedded")
-        async with serve(place, program=INSTALLED) as daemon:
+        async with serve(place, program=INSTALLED, environment=AS_UNIT) as daemon:
             await daemon.until_serving()
             rss_alone, cpu_alone = await idle(daemon)
             body = {"model": "alpha", "prompt": "x", "n_predict": 8}

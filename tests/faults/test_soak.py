@@ -132,7 +132,7 @@ async def soaked(place: Home, tell: Callable[[Held], None]) -> list[Held]:
     file = place.root / "counts"
     program = ("-m", "tests.fakes.counted", str(file))
     async with (
-        serve(place, program=program) as daemon,
+        serve(place, program=program, environment={"MALLOC_ARENA_MAX": "1"}) as daemon,
         anyio.create_task_group() as tasks,
     ):
         await daemon.until_serving()
