@@ -73,6 +73,7 @@ async def test_a_real_engine_that_drafts_has_its_acceptance_by_position() -> Non
             )
             assert (await run_operation(running, asked)).state == "done"
             body = {"model": "alpha", "prompt": "one two three", "n_predict": 24}
+            body |= {"temperature": 0, "ignore_eos": True}
             async with client.post("/completion", json=body) as reply:
                 assert reply.status == 200, await reply.text()
                 generated = (await reply.json())["tokens_predicted"]
