@@ -24,6 +24,7 @@ from mtpd.cli.cells import (
 )
 from mtpd.cli.memory import memory_cells
 from mtpd.cli.render import decision_sentence, headed, progress_text
+from mtpd.cli.short_ids import short_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,11 +89,13 @@ def _choice(model: ModelView) -> list[Text]:
 
 
 def operation_list(operations: Sequence[OperationView]) -> Group:
-    """Operations with what came of them; an id stands on one line, so that it can be copied."""
+    """Operations with what came of them, each by as much of its id as the commands need."""
     lines: list[RenderableType] = []
     for one in operations:
         created = clock_text(one.created_at)
-        head = Text.assemble((one.id, "bold"), f"  {one.kind}  ", state(one.state), f"  {created}")
+        head = Text.assemble(
+            (short_id(one.id), "bold"), f"  {one.kind}  ", state(one.state), f"  {created}"
+        )
         lines += [head, Padding(cell(outcome(one)), (0, 0, 0, 4))]
     return Group(
         *lines or [cell("no operation was started yet, e.g. by mtpctl tune or mtpctl load")]

@@ -18,6 +18,7 @@ from mtpd.cli.memory import memory_parts, need_sentence
 from mtpd.cli.numbers import MAX_DEPTH, Depths
 from mtpd.cli.quality_lists import quality_lines
 from mtpd.cli.session import Session, connected
+from mtpd.cli.short_ids import whole_id
 from mtpd.cli.waiting import DETACH, order
 from mtpd.views import ConfigValueView, DecisionView, DepthRowView, ModelView, OperationView
 
@@ -251,8 +252,8 @@ def list_operations(session: Session, *, limit: int) -> None:
 @click.argument("operation", metavar="ID", shell_complete=completing.operations)
 @connected
 def show(session: Session, operation: str) -> None:
-    """Show one operation."""
-    reply = session.client.get(f"/operations/{segment(operation)}")
+    """Show one operation; the first characters of its ID will do."""
+    reply = session.client.get(f"/operations/{segment(whole_id(session, operation))}")
     session.show(reply, lambda: lists.operation_grid(decode(OperationView, reply.data)))
 
 
@@ -260,8 +261,11 @@ def show(session: Session, operation: str) -> None:
 @click.argument("operation", metavar="ID", shell_complete=completing.operations)
 @connected
 def cancel(session: Session, operation: str) -> None:
-    """Ask an operation to end; what it has measured is kept."""
-    path = f"/operations/{segment(operation)}"
+    """Ask an operation to end; what it has measured is kept.
+
+    The first characters of its ID will do.
+    """
+    path = f"/operations/{segment(whole_id(session, operation))}"
     before = decode(OperationView, session.client.get(path).data)
     reply = session.client.delete(path)
     session.show(reply, lambda: _cancelled(before, decode(OperationView, reply.data)))

@@ -16,6 +16,7 @@ from mtpd.cli.cells import arm_label, clock_text, duration, grid, line, state
 from mtpd.cli.live_lines import live_lines
 from mtpd.cli.memory import memory_sentence, need_sentence
 from mtpd.cli.render import choice_origin, decision_sentence, headed, progress_text
+from mtpd.cli.short_ids import short_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -177,7 +178,7 @@ def _daemon(view: StatusView, told: _Told) -> Table:
         line(made, "decision", f"{last.id}: {said}")
     if view.operation is not None:
         now = view.operation
-        line(made, "operation", f"{now.id}: {now.kind} {now.state}, {progress_text(now)}")
+        line(made, "operation", f"{short_id(now.id)}: {now.kind} {now.state}, {progress_text(now)}")
     _server(made, view)
     return made
 

@@ -12,6 +12,7 @@ from mtpd.cli import lists
 from mtpd.cli.client import Client, Reply, StreamEvent, segment
 from mtpd.cli.decode import decode
 from mtpd.cli.render import progress_text
+from mtpd.cli.short_ids import short_id
 from mtpd.errors import EXIT_FAILED, MtpdError, UnreachableError
 from mtpd.views import OperationView
 
@@ -81,9 +82,10 @@ def wait(session: Session, accepted: Reply) -> tuple[Reply, OperationView]:
         else:
             final = _plain(session, states, operation)
     except KeyboardInterrupt:
+        short = short_id(operation.id)
         session.err.print(
-            f"\nThe operation goes on. 'mtpctl operations show {operation.id}' tells how far it "
-            f"is, 'mtpctl operations cancel {operation.id}' ends it."
+            f"\nThe operation goes on. 'mtpctl operations show {short}' tells how far it "
+            f"is, 'mtpctl operations cancel {short}' ends it."
         )
         raise click.exceptions.Exit(EXIT_FAILED) from None
     reply, ended = final
@@ -155,7 +157,7 @@ def _plain(
 ) -> tuple[Reply, OperationView]:
     said = ""
     while True:
-        text = f"{operation.state} {progress_text(operation)}"
+        text = f"{operation.state} {progress_text(operation)}".rstrip()
         if text != said:
             session.err.print(text, soft_wrap=True)
             said = text
@@ -188,7 +190,7 @@ def _failure(operation: OperationView) -> MtpdError:
     if operation.state == "cancelled":
         note = operation.progress.note
         said = f": {note}" if note else ""
-        return MtpdError(f"The operation {operation.id} was cancelled{said}.")
+        return MtpdError(f"The operation {short_id(operation.id)} was cancelled{said}.")
     error = operation.error or {}
     hint = error.get("hint")
     return MtpdError(

@@ -24,6 +24,7 @@ from mtpd.views import (
 )
 from tests.fakes import views
 from tests.fakes.backend import ScriptedBackend, Served, served_in_thread
+from tests.fakes.values import operation_view
 from tests.unit.cli.support import Mtpctl, check_golden
 
 if TYPE_CHECKING:
@@ -331,3 +332,16 @@ def test_a_request_that_is_not_quarantined_cannot_be_released(mtpctl: Mtpctl) ->
 def test_the_status_names_what_is_quarantined(mtpctl: Mtpctl, daemon: Served) -> None:
     daemon.backend.view = dataclasses.replace(views.status(), quarantine=(views.quarantined(),))
     assert f"quarantine  {views.quarantined().id}: " in mtpctl("status").out
+
+
+def test_an_operation_is_named_by_the_beginning_of_its_id(mtpctl: Mtpctl, daemon: Served) -> None:
+    ids = ("6e052f66-099b-4daa-bb8e-49e860560339", "6e05ffff-099b-4daa-bb8e-49e860560339")
+    for one in ids:
+        daemon.backend._operations[one] = operation_view(id=one, state="done")
+    assert mtpctl("operations", "show", "6e052").out.split()[1] == f"{ids[0]}:"
+    assert "6e052f66  " in mtpctl("operations").out
+    assert ids[0] not in mtpctl("operations").out
+    several = mtpctl("operations", "show", "6e05")
+    assert several.code == 2
+    assert "begins 2 operations" in several.err
+    assert mtpctl("operations", "show", "7777").code == 1, "the daemon refuses what is unknown"
