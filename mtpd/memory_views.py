@@ -84,8 +84,9 @@ class DepthMemoryView:
         predicted: Its device memory; null where it is not predicted.
         verdict: fits, evicts, unknown or not_applicable, as mtpd would start it.
         reason: One clause: what is left or lacking, or why it is not known.
-        left_bytes: What remains of the memory that may be used, negative by how much is
-            lacking; null where the verdict is neither fits nor evicts.
+        left_bytes: What remains of the memory that may be used where no other engine of mtpd
+            runs, negative by how much is lacking; null where the verdict is neither fits nor
+            evicts.
         engine_fit: The same four, by the engine's own fit with its default margin.
     """
 
@@ -151,7 +152,8 @@ class MemoryView:
     """Every depth of a model against the memory of one device.
 
     Attributes:
-        free_bytes: Free before a start; null where it is not known or there is no device.
+        free_bytes: Free before a start, with no engine of mtpd on the device; null where it is
+            not known or there is no device.
         headroom_bytes: What stays free; null without a device.
         margin_bytes: What the engine's fit keeps free as mtpd starts it; null without fit.
         source: Who says how much is free, or why nothing has to fit.

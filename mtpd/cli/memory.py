@@ -13,6 +13,8 @@ from rich.text import Text
 from mtpd.cli.cells import NONE, WIDTH, cell, table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import RenderableType
 
     from mtpd.memory_views import AdviceView, DepthMemoryView, JointView, MemoryView, NeedView
@@ -46,14 +48,38 @@ def memory_parts(view: MemoryView) -> list[RenderableType]:
     return parts
 
 
-def memory_sentence(one: DepthMemoryView) -> str:
-    """One depth and the budget in one line: ``15082 of 15100 MiB predicted, fits: 18 MiB left``."""
+def memory_sentence(one: DepthMemoryView, others: Mapping[str, int | None] | None = None) -> str:
+    """One depth and the budget in one line: ``15082 of 15100 MiB predicted, fits: 18 MiB left``.
+
+    Args:
+        one: The depth, against the memory that one engine may take which is alone.
+        others: The engines that are on the same card, with what each holds; None where that
+            is not known.
+    """
     verdict = f"{_VERDICTS[one.verdict]}: {one.reason}"
     if one.predicted is None:
         return f"not predicted, {verdict}"
     total = one.predicted.total_bytes
     budget = "" if one.left_bytes is None else f" of {_mib(total + one.left_bytes)}"
+    if others and one.left_bytes is not None:
+        verdict = _beside(one, one.left_bytes, others)
     return f"{_mib(total)}{budget} MiB predicted, {verdict}"
+
+
+def _beside(one: DepthMemoryView, left_bytes: int, others: Mapping[str, int | None]) -> str:
+    """The verdict, and what the others on the card leave of what would be left."""
+    said = f"{_VERDICTS[one.verdict]}: "
+    names = ", ".join(
+        f"{name} (not known)" if held is None else f"{name} ({_mib(held)} MiB)"
+        for name, held in others.items()
+    )
+    if left_bytes < 0:
+        return f"{said}{one.reason}, even without {names}"
+    rest = left_bytes - sum(held for held in others.values() if held is not None)
+    if rest < 0:
+        return f"{said}{one.reason} if alone; beside {names} {_mib(-rest)} MiB too many"
+    most = "at most " if None in others.values() else ""
+    return f"{said}{most}{_mib(rest)} MiB left beside {names}"
 
 
 def need_sentence(one: NeedView) -> str:

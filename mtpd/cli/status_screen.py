@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from mtpd.live_views import LiveProfileView
     from mtpd.views import (
-        ArmMemoryView,
         ChoiceView,
         ConfigFileView,
         DecisionView,
@@ -88,7 +87,7 @@ def _engine(view: EngineView, status: StatusView, told: _Told) -> Iterator[Rende
                 _choice(made, choice, told, why=True)
     _live(made, [one for one in status.live if one.profile == view.profile], told)
     if view.arm is not None:
-        _memory(made, [one for one in status.memory if one.arm == view.arm])
+        _memory(made, view, status)
         _residency(made, view.profile, view.residency)
     if view.failure is not None:
         _failure(made, view.failure)
@@ -132,11 +131,21 @@ def _live(made: Table, found: Sequence[LiveProfileView], told: _Told) -> None:
                 line(made, name, value)
 
 
-def _memory(made: Table, found: Sequence[ArmMemoryView]) -> None:
-    for needs in found[:1]:
-        line(made, "memory", memory_sentence(needs.memory))
+def _memory(made: Table, view: EngineView, status: StatusView) -> None:
+    for needs in [one for one in status.memory if one.arm == view.arm][:1]:
+        line(made, "memory", memory_sentence(needs.memory, _others(view, status)))
         if needs.held is not None:
             line(made, "holds", need_sentence(needs.held))
+
+
+def _others(view: EngineView, status: StatusView) -> dict[str, int | None]:
+    """What every other engine on the same device holds; None where that is not known."""
+    held = {one.arm: one.held.count_bytes for one in status.memory if one.held is not None}
+    return {
+        one.profile: None if one.arm is None else held.get(one.arm)
+        for one in status.engines
+        if one.id != view.id and one.device == view.device and one.pid is not None
+    }
 
 
 def _residency(made: Table, profile: str, view: ResidencyView) -> None:

@@ -165,7 +165,10 @@ class DeviceBudget:
             return _NO_DEVICE
         if self._kept is None or alone:
             self._kept = self._read()
-        return replace(self._kept, headroom_bytes=self._headroom_bytes)
+        kept = replace(self._kept, headroom_bytes=self._headroom_bytes)
+        if alone or kept.forecast or kept.free_bytes is None:
+            return kept
+        return replace(kept, source=f"{kept.source} with no engine of mtpd on it")
 
     @property
     def usable_bytes(self) -> int | None:

@@ -38,7 +38,7 @@ from tuner.probe import BY_MEANS
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mtpd.views import DepthRowView
+    from mtpd.views import DepthRowView, StatusView
 
 
 def drawn(what: RenderableType, *, width: int = 80) -> str:
@@ -506,6 +506,66 @@ def test_what_is_held_and_needed_is_shown_with_its_source(need: NeedView, said: 
     assert f"holds {said}" in " ".join(drawn(status_panel(shown)).split())
     model = dataclasses.replace(views.model(), need=need)
     assert f"takes {said}" in " ".join(drawn(model_report(model)).split())
+
+
+SECOND = "bge-small"
+
+
+def beside(
+    *, held_mib: int | None, device: str = "0000:03:00.0", pid: int | None = 4244
+) -> StatusView:
+    """The status with a second engine, and what it holds."""
+    status = views.status()
+    arm = dataclasses.replace(views.arm(depth=0), profile=SECOND)
+    engine = dataclasses.replace(
+        views.engine(), id="second", profile=SECOND, arm=arm, pid=pid, device=device
+    )
+    count_bytes = None if held_mib is None else held_mib * 2**20
+    held = NeedView(count_bytes=count_bytes, source="measured", reason="seen") if pid else None
+    (memory,) = status.memory
+    assert memory.memory.predicted is not None
+    small = dataclasses.replace(
+        memory.memory,
+        predicted=dataclasses.replace(memory.memory.predicted, total_bytes=310 * 2**20),
+        left_bytes=(15100 - 310) * 2**20,
+    )
+    found = dataclasses.replace(memory, arm=arm, memory=small, held=held)
+    engines = (*status.engines, engine)
+    return dataclasses.replace(status, engines=engines, memory=(memory, found), choices=(), live=())
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (beside(held_mib=300), "fits: 118 MiB left beside bge-small (300 MiB)"),
+        (beside(held_mib=None), "fits: at most 418 MiB left beside bge-small (not known)"),
+        (
+            beside(held_mib=500),
+            "fits: 418 MiB left if alone; beside bge-small (500 MiB) 82 MiB too many",
+        ),
+        (beside(held_mib=300, device="0000:04:00.0"), "fits: 418 MiB left holds"),
+        (beside(held_mib=None, pid=None), "fits: 418 MiB left holds"),
+    ],
+)
+def test_what_is_left_is_what_the_others_on_the_card_leave(
+    status: StatusView, expected: str
+) -> None:
+    first = " ".join(drawn(status_panel(status)).split()).partition(SECOND + " ready")[0]
+    assert f"memory 14682 of 15100 MiB predicted, {expected}" in first
+
+
+def test_what_does_not_even_fit_alone_says_so_beside_others() -> None:
+    status = beside(held_mib=300)
+    lacking = dataclasses.replace(
+        status.memory[0].memory, verdict="evicts", reason="12 MiB lacking", left_bytes=-12 * 2**20
+    )
+    memory = (dataclasses.replace(status.memory[0], memory=lacking), status.memory[1])
+    text = " ".join(drawn(status_panel(dataclasses.replace(status, memory=memory))).split())
+    assert "does not fit: 12 MiB lacking, even without bge-small (300 MiB)" in text
+
+
+def test_two_engines_on_one_card_look_so() -> None:
+    check_golden("status_two", drawn(status_panel(beside(held_mib=300))))
 
 
 def status_text(**changes: Any) -> str:

@@ -141,6 +141,10 @@ def test_while_an_engine_of_ours_runs_what_was_free_before_counts() -> None:
     assert free_mib(budget.read(alone=True)) == 15700
     card.used_mib = 15000
     assert free_mib(budget.read(alone=False)) == 15700
+    kept, before = budget.read(alone=False), budget_of(Card(16000, 300)).read(alone=True)
+    assert isinstance(kept, Budget)
+    assert isinstance(before, Budget)
+    assert kept.source == f"{before.source} with no engine of mtpd on it"
     assert free_mib(budget.read(alone=True)) == 1000
 
 
