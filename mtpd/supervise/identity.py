@@ -1,7 +1,8 @@
 """Who a process is: pid, start time, boot and the engine id in its environment.
 
 A pid alone identifies nothing, because the kernel reuses it. Covers reading only;
-every function answers None (or nothing) for a process that is gone or not ours to read.
+every function answers None (or nothing) for a process that is gone, not ours to read, or
+whose reading hangs (``mtpd.supervise.marks``).
 """
 
 from __future__ import annotations
@@ -9,18 +10,23 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from mtpd.supervise.marks import VARIABLE, Marks
 
-__all__ = ["VARIABLE", "boot_id", "engine_of", "engines", "house_of", "pids_of", "start_ticks"]
-
-VARIABLE = "MTPD_INSTANCE"
-"""Environment variable that carries the engine id of a process and its descendants."""
+__all__ = [
+    "MARKS",
+    "VARIABLE",
+    "boot_id",
+    "engine_of",
+    "engines",
+    "house_of",
+    "pids_of",
+    "start_ticks",
+]
 
 HOUSE_CHARS = 12
 PROC = Path("/proc")
+MARKS = Marks(PROC)
 STATE, START_TIME = 3, 22
 """Fields of /proc/PID/stat, counted from 1 as in proc(5)."""
 
@@ -38,12 +44,7 @@ def start_ticks(pid: int) -> int | None:
 
 def engine_of(pid: int) -> str | None:
     """The engine id that the process was started with."""
-    prefix = f"{VARIABLE}=".encode()
-    with suppress(OSError):
-        for entry in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
-            if entry.startswith(prefix):
-                return entry.removeprefix(prefix).decode(errors="replace")
-    return None
+    return MARKS.of(pid)
 
 
 def pids_of(engine_id: str) -> tuple[int, ...]:
@@ -51,11 +52,9 @@ def pids_of(engine_id: str) -> tuple[int, ...]:
     return tuple(pid for pid, engine in engines() if engine == engine_id)
 
 
-def engines() -> Iterator[tuple[int, str]]:
+def engines() -> tuple[tuple[int, str], ...]:
     """Every process that was started as, or by, an engine, with the id of that one."""
-    for entry in PROC.iterdir():
-        if entry.name.isdecimal() and (engine := engine_of(int(entry.name))) is not None:
-            yield int(entry.name), engine
+    return tuple(MARKS.all().items())
 
 
 def house_of(directory: Path) -> str:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 import structlog
 
-from mtpd.supervise.identity import engine_of, engines, pids_of, start_ticks
+from mtpd.supervise.identity import MARKS, start_ticks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from mtpd.supervise.marks import Marks
     from mtpd.supervise.ports import LedgerWriter
     from mtpd.units import EngineId
 
@@ -62,7 +63,12 @@ class Survivor:
 
 
 async def reap(
-    rows: Iterable[OpenRow], *, ledger: LedgerWriter, boot: str, grace_s: float = GRACE_S
+    rows: Iterable[OpenRow],
+    *,
+    ledger: LedgerWriter,
+    boot: str,
+    grace_s: float = GRACE_S,
+    marks: Marks = MARKS,
 ) -> tuple[Survivor, ...]:
     """End the processes of the open rows and close the rows; returns what could not be ended.
 
@@ -71,10 +77,11 @@ async def reap(
         ledger: Where the ends are noted.
         boot: The present boot id.
         grace_s: Seconds after SIGTERM, and again after SIGKILL.
+        marks: Tells whose a process is.
     """
     survivors: list[Survivor] = []
     for row in rows:
-        left = await _end_row(row, grace_s) if row.boot_id == boot else ()
+        left = await _end_row(row, grace_s, marks) if row.boot_id == boot else ()
         survivors.extend(Survivor(row.engine_id, pid) for pid in left)
         if not left:
             await ledger.ended(row.engine_id, None)
@@ -82,7 +89,11 @@ async def reap(
 
 
 async def end_house(
-    house: str, *, spare: Collection[int] = (), grace_s: float = GRACE_S
+    house: str,
+    *,
+    spare: Collection[int] = (),
+    grace_s: float = GRACE_S,
+    marks: Marks = MARKS,
 ) -> tuple[int, ...]:
     """End all that carries an id of this daemon or of an earlier one on its state directory.
 
@@ -94,28 +105,39 @@ async def end_house(
         house: How the ids begin, see ``identity.house_of``.
         spare: Processes that are left alone.
         grace_s: Seconds after SIGTERM, and again after SIGKILL.
+        marks: Tells whose a process is.
     """
     spared = {os.getpid(), *spare}  # one that was started from inside an engine carries an id, too
-    pids = [pid for pid, engine in engines() if pid not in spared and engine.startswith(house)]
-    return await _end(pids, lambda pid: (engine_of(pid) or "").startswith(house), grace_s)
+    found = marks.all().items()
+    ours = {pid: engine for pid, engine in found if pid not in spared and engine.startswith(house)}
+    return await _end(ours, lambda pid: (marks.of(pid) or "").startswith(house), grace_s)
 
 
-async def _end_row(row: OpenRow, grace_s: float) -> tuple[int, ...]:
+async def _end_row(row: OpenRow, grace_s: float, marks: Marks) -> tuple[int, ...]:
     def is_its(pid: int) -> bool:
         """Whether the process is the recorded one, or a helper that carries its id."""
         same_time = pid != row.pid or start_ticks(pid) == row.start_ticks
-        return same_time and engine_of(pid) == row.engine_id
+        return same_time and marks.of(pid) == row.engine_id
 
-    return await _end(pids_of(row.engine_id), is_its, grace_s)
+    its = {pid: engine for pid, engine in marks.all().items() if engine == row.engine_id}
+    left = await _end(its, is_its, grace_s)
+    hanging = row.pid
+    if hanging is None or not marks.hangs(hanging) or start_ticks(hanging) != row.start_ticks:
+        return left
+    log.error("orphan.survived", engine=row.engine_id, pid=hanging)
+    return (*left, hanging)
 
 
 async def _end(
-    pids: Iterable[int], is_ours: Callable[[int], bool], grace_s: float
+    marked: Mapping[int, str], is_ours: Callable[[int], bool], grace_s: float
 ) -> tuple[int, ...]:
-    """End processes, each identified while its pidfd is held; returns what outlived it."""
+    """End processes, each identified while its pidfd is held; returns what outlived it.
+
+    Whose one is that does not end is not read again: that may hang.
+    """
     with ExitStack() as stack:
         alive: dict[int, int] = {}
-        for pid in pids:
+        for pid in marked:
             with suppress(ProcessLookupError):
                 pidfd = os.pidfd_open(pid)
                 stack.callback(os.close, pidfd)
@@ -123,12 +145,12 @@ async def _end(
                     alive[pid] = pidfd
         for number in (signal.SIGTERM, signal.SIGKILL):
             for pid, pidfd in alive.items():
-                log.warning("orphan.signalled", engine=engine_of(pid), pid=pid, signal=number.name)
+                log.warning("orphan.signalled", engine=marked[pid], pid=pid, signal=number.name)
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfd, number)
             alive = await _outlived(alive, grace_s)
         for pid in alive:
-            log.error("orphan.survived", engine=engine_of(pid), pid=pid)
+            log.error("orphan.survived", engine=marked[pid], pid=pid)
         return tuple(alive)
 
 

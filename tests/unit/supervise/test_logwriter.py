@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WITHIN_S = 10.0
+ENDS = """
+import asyncio, pathlib, sys, threading
+from mtpd.supervise.logfile import LogFile
+from mtpd.supervise.logwriter import LogWriter
+
+class Stuck(LogFile):
+    def write(self, lines, *, lost=0):
+        threading.Event().wait()
+
+async def main():
+    writer, done = LogWriter(Stuck(pathlib.Path(sys.argv[1])), limit_s=0.1), asyncio.Event()
+    writer.write(["a line"])
+    writer.close(done.set)
+    await done.wait()
+
+asyncio.run(main())
+print("ended")
+"""
+"""What a daemon does at its end whose log disk stands still for ever."""
 
 
 class StuckFile(LogFile):
@@ -84,3 +105,24 @@ async def test_lines_are_taken_again_once_there_is_room(tmp_path: Path) -> None:
         writer.write(["last"])
         await closed(writer)
     assert (tmp_path / "m.log").read_text() == "first\n[mtpd: 1 lines were lost here]\nlast\n"
+
+
+async def test_a_disk_that_stands_still_for_ever_is_told_and_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    file = StuckFile(tmp_path / "m.log")
+    writer = LogWriter(file, limit_s=0.05)
+    writer.write(["a line"])
+    with capture_logs() as told:
+        await closed(writer)
+    assert [one["event"] for one in told] == ["engine.log_not_closed"]
+    file.takes.set()
+    with anyio.fail_after(WITHIN_S):  # what waited is written once the disk takes it
+        while not (tmp_path / "m.log").exists():  # noqa: ASYNC110 - the thread tells nobody
+            await anyio.sleep(0.001)
+
+
+def test_the_process_ends_although_the_disk_stands_still(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", ENDS, str(tmp_path / "m.log")]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+    assert ended.stdout.splitlines()[-1] == "ended"
