@@ -54,7 +54,7 @@ log = structlog.get_logger()
 @click.option(
     "--watch-config", is_flag=True, help="Read the configuration again when it was saved."
 )
-@click.option("--state-dir", type=PATHS, metavar="DIR", help="Database, ledger and logs.")
+@click.option("--state-dir", type=PATHS, metavar="DIR", help="Database, access tokens and logs.")
 @click.option("--runtime-dir", type=PATHS, metavar="DIR", help="Control and engine sockets.")
 @click.option("--cache-dir", type=PATHS, metavar="DIR", help="Private homes of engines.")
 @click.option(

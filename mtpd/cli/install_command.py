@@ -69,7 +69,7 @@ class _Target:
     "--prefix",
     type=PATHS,
     metavar="DIR",
-    help="Write below DIR [default: /etc, with --user ~/.config]; a package takes usr/lib.",
+    help="Write below DIR [default: /etc, with --user ~/.config]; a package takes PKG/usr/lib.",
 )
 @click.option(
     "--config",

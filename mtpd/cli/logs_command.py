@@ -37,6 +37,7 @@ _DAEMON: Final = "mtpd"
 @click.option(
     "--tail",
     type=click.IntRange(0, MAX_TAIL),
+    metavar="N",
     default=50,
     show_default=True,
     help="Begin with so many of the latest lines.",

@@ -29,8 +29,9 @@ def man_command(programs: Callable[[], Mapping[str, click.Group]]) -> click.Comm
     def man(page: str | None, *, out: Path | None) -> None:
         """Print a manual PAGE, or write all of them.
 
-        Without PAGE and --out: the names. A page is read with: mtpd man mtpctl-tune | man -l -
-        They are also installed with mtpd, in share/man.
+        Without PAGE and --out: the names. Read one: mtpd man mtpctl-tune | man -l -
+
+        The pages are also installed with mtpd, in share/man.
         """
         # It reads all commands, this one too.
         from mtpd.cli.manual import pages  # noqa: PLC0415

@@ -184,7 +184,10 @@ def config(session: Session) -> None:
 
 @cli.command()
 @click.option(
-    "-f/-n", "--follow/--no-follow", default=True, help="Go on, or end with the latest event."
+    "-f/-n",
+    "--follow/--no-follow",
+    default=True,
+    help="Go on, as by default, or end with the latest event.",
 )
 @click.option("--since", metavar="ID", help="After this event (BOOT-SEQ); 0: all that are kept.")
 @click.option(

@@ -49,6 +49,7 @@ _METRICS: Final = "decode_tps,acceptance,power_w,power_cap_w,edge_c,vram_used_by
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.2),
+    metavar="S",
     default=3.0,
     show_default=True,
     help="Seconds between two looks where no event comes.",

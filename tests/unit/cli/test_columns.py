@@ -201,6 +201,10 @@ def test_a_table_fits_onto_a_terminal_and_no_color_is_honoured(
         assert COLOUR.search(shown), "a state has the colour of its meaning"
 
 
-def test_an_id_can_be_copied_whole(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_id_of_which_a_list_has_the_beginning_can_be_copied_whole(
+    served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert exit_code_of(cli, ("--socket", str(served.socket), "operations")) == 0
+    assert capsys.readouterr().out.split()[0] == UUID[:8]
+    assert exit_code_of(cli, ("--socket", str(served.socket), "operations", "--json")) == 0
     assert UUID in capsys.readouterr().out
