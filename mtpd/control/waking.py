@@ -3,7 +3,7 @@
 ``Clock.now`` stands still while a machine sleeps, so no timer runs out and no engine seems
 silent; but the card may have lost its memory and its power cap, and nobody knows what a
 measurement measured. Covers noticing. What follows belongs to whoever hears of it
-(docs/reliability.md, "Time").
+(docs/time.md).
 """
 
 from __future__ import annotations
