@@ -258,6 +258,7 @@ class LiveTraffic:
     def resumed(self, at_s: float) -> None:
         """The machine was suspended: nothing counts before an engine is seen to serve as before."""
         self._woke_s = at_s
+        self._proven.clear()  # each was, when it became ready
         for known in self._watched.values():
             known.began_s = None  # a start that was slept through was not timed
 

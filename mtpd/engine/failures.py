@@ -372,10 +372,8 @@ def _killed(oom_kills: int | None) -> Failure:
         )
     said = "the engine was ended by SIGKILL, most likely for want of host memory"
     if oom_kills is not None:
-        said = (
-            "the kernel killed the engine for want of host memory (its count of such kills has "
-            f"grown by {oom_kills} since the start)"
-        )
+        # One of the whole machine's, over all the time that the engine lived.
+        said += f": the kernel has killed {oom_kills} of this machine's processes for it meanwhile"
     return Failure(
         failure=FailureClass.OOM_HOST,
         sentence=said,

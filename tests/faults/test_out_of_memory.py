@@ -76,7 +76,10 @@ async def test_one_that_the_kernel_killed_for_want_of_memory_is_told_as_such(
             assert oom.kills() == before + 1
             assert view.failure is not None
             assert (view.failure.failure, view.failure.exit_code) == ("oom_host", 137)
-            assert "the kernel killed the engine for want of host memory" in view.failure.reason
+            assert (
+                "most likely for want of host memory: the kernel has killed 1 of"
+                in view.failure.reason
+            )
             go.unlink()
             actor.stop("asked")
             assert (await actor.settled()).state == "stopped"

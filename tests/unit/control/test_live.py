@@ -300,6 +300,7 @@ async def test_after_a_suspend_nothing_counts_before_the_engine_was_asked_anew(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as it:
+        it.traffic.proven("m", it.clock.now())  # as every engine is when it becomes ready
         await it.serve()
         it.clock.advance(5.0)
         it.traffic.resumed(it.clock.now())

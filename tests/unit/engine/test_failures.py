@@ -252,7 +252,11 @@ def test_without_a_telling_line_the_status_decides(
     [
         (None, FailureClass.OOM_HOST, "most likely for want of host memory"),
         (0, FailureClass.CRASH, "from outside: the kernel has killed nothing"),
-        (2, FailureClass.OOM_HOST, "the kernel killed the engine for want of host memory"),
+        (
+            2,
+            FailureClass.OOM_HOST,
+            "most likely for want of host memory: the kernel has killed 2 of",
+        ),
     ],
 )
 def test_the_kernels_count_says_whose_sigkill_it_was(
