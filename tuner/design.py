@@ -226,7 +226,8 @@ def _does_not_pay(arm: Arm, belief: Belief, best: Arm) -> Rejected:
     top = belief.tps(best.depth).mid
     bound = math.exp(belief.bounds[arm.depth])
     if arm.depth > belief.counted and bound < top:
-        why = f"reaches at most {bound:.1f} tok/s of {top:.1f}"
+        why = f"reaches at most {bound:.1f} tok/s where {best} is expected at {top:.1f}"
     else:
-        why = f"is expected at {belief.tps(arm.depth).mid:.1f} tok/s of {top:.1f}"
+        here = belief.tps(arm.depth).mid
+        why = f"is expected at {here:.1f} tok/s where {best} is expected at {top:.1f}"
     return Rejected(arm=arm, verdict=Elimination.DOES_NOT_PAY, reason=f"{why}, does not pay")

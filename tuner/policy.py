@@ -50,6 +50,9 @@ __all__ = [
     "intend",
 ]
 
+_NOT_PERMITTED = "no other arm is permitted and known to fit"
+_NOTHING_KNOWN = "nothing that was measured tells what another depth gives"
+
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
@@ -137,7 +140,7 @@ def _weighed(rules: Rules, state: PolicyState, moment: Moment) -> tuple[PolicySt
         if moment.permits(p.arm)
     ]
     if not choices:
-        why = said or "no other arm is permitted and known to fit"
+        why = said or (_NOT_PERMITTED if moment.prospects else _NOTHING_KNOWN)
         return _otherwise(rules, state, moment, wishes, why)
     worth = [c for c in choices if c.verdict.switch]
     best = max(worth or choices, key=lambda c: (c.prospect.gain, -c.prospect.arm.depth))

@@ -83,12 +83,25 @@ def config_path(given: Path | None) -> Path | None:
     return given if given is not None else find_config(os.environ)
 
 
-def unread(given: Path | None) -> tuple[str, ...]:
-    """A file in the working folder that is not read because ``--config`` does not name it."""
-    here, used = Path("mtpd.toml"), config_path(given)
-    if given is not None or not here.is_file() or (used is not None and used.samefile(here)):
+def unread(given: Path | None, daemons: Path | None = None) -> tuple[str, ...]:
+    """A file in the working folder that is not read because ``--config`` does not name it.
+
+    Args:
+        given: What ``--config`` names.
+        daemons: The file of the daemon that runs, where that is read.
+    """
+    here, used = Path("mtpd.toml"), daemons or config_path(given)
+    if given is not None or not here.is_file() or _same(used, here):
         return ()
     return ("mtpd.toml in this folder is not read: name it with --config mtpd.toml",)
+
+
+def _same(used: Path | None, here: Path) -> bool:
+    """Whether that is the file; a daemon's may be gone, or out of sight."""
+    try:
+        return used is not None and used.samefile(here)
+    except OSError:
+        return False
 
 
 def engine_warnings(loaded: Config, binary: EngineBinary | None) -> tuple[str, ...]:

@@ -271,7 +271,8 @@ def model_chain() -> ModelChainView:
             OutView(
                 arm=arm(depth=1),
                 verdict="does not pay",
-                reason="is expected at 45.0 tok/s of 51.2, does not pay",
+                reason="is expected at 45.0 tok/s where qwen3.6-27b-b2@2 is expected at 51.2,"
+                " does not pay",
             ),
             OutView(
                 arm=arm(depth=3),

@@ -203,7 +203,7 @@ def _owner(machine: Machine, pid: int) -> Account | None:
 
 def _load(path: Path | None, wanted: Wanted) -> tuple[ConfigFacts, Config | None]:
     named = None if path is None else str(path)
-    others = unread(wanted.config)
+    others = unread(wanted.config, path)
     try:
         loaded = load_config(path)
     except ConfigError as error:

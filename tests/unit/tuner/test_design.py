@@ -183,8 +183,8 @@ def test_where_memory_was_predicted_one_start_with_short_steps_can_be_enough() -
     assert verdicts(stop) == dict.fromkeys((0, 1, 3), Elimination.DOES_NOT_PAY)
     reasons = {r.arm.depth: r.reason for r in stop.rejected}
     assert reasons[1].startswith("is expected at 4")
-    assert reasons[1].endswith("tok/s of 46.8, does not pay")
-    assert reasons[3] == "reaches at most 46.3 tok/s of 46.8, does not pay"
+    assert reasons[1].endswith(" is expected at 46.8, does not pay")
+    assert reasons[3] == "reaches at most 46.3 tok/s where m@2 is expected at 46.8, does not pay"
 
 
 def test_at_the_edge_of_the_prediction_a_start_is_confirmed_all_the_same() -> None:

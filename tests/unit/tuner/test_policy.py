@@ -103,6 +103,14 @@ def test_with_little_traffic_the_cost_over_the_horizon_is_what_is_required() -> 
     assert not verdict.switch
 
 
+def test_where_nothing_was_measured_nobody_is_told_that_nothing_else_fits() -> None:
+    _, unknown = decide(RULES, PolicyState(), moment(prospects=()))
+    assert (unknown.act, unknown.arm) == (Act.KEEP, arm(2))
+    assert unknown.reason.endswith("nothing that was measured tells what another depth gives")
+    _, alone = decide(RULES, PolicyState(), moment())
+    assert alone.reason.endswith("no other arm is permitted and known to fit")
+
+
 def test_a_clear_gain_sets_the_depth_and_says_how_sure() -> None:
     state, decision = decide(RULES, PolicyState(), moment(BETTER))
     assert decision.act is Act.SWITCH

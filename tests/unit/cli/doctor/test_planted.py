@@ -10,6 +10,7 @@ import socket
 import subprocess
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,7 @@ from mtpd.clock import SystemClock
 from mtpd.config import sandbox
 from mtpd.store.token_file import TokenFile
 from mtpd.units import MIB
+from mtpd.views import ConfigFileView
 from tests.fakes import devices, sysfs, views
 from tests.fakes.backend import ScriptedBackend, served_in_thread
 from tests.unit.cli.doctor.world import HELP, MOUNTS, World
@@ -28,7 +30,6 @@ from tests.unit.cli.offline import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 def test_a_machine_that_is_well_has_no_finding(world: World) -> None:
@@ -436,6 +437,27 @@ def test_a_daemon_with_files_elsewhere_is_looked_at_where_it_says(world: World) 
     assert said["state"][0] == said["tokens"][0] == "unknown"
     assert "name --state-dir" in said["state"][1]
     assert "refused" not in said["tokens"][1]
+
+
+@pytest.mark.parametrize(("here", "told"), [(True, False), (False, True)])
+def test_the_file_of_the_daemon_is_read_wherever_it_lies(
+    world: World, *, here: bool, told: bool
+) -> None:
+    found = world.configure()
+    named = shutil.copy(found, Path.cwd() / "mtpd.toml")
+    config = ConfigFileView(
+        path=str(named if here else found),
+        read_at="2026-11-29T20:41:12.000Z",
+        watched=False,
+        invalid_since=None,
+        problems=(),
+        needs_restart=(),
+    )
+    backend = ScriptedBackend()
+    backend.view = dataclasses.replace(views.status(), pid=os.getpid(), config=config)
+    with served_in_thread(backend, world.socket):
+        said = [one.says for one in world.examine().findings if one.check == "configuration"]
+    assert bool(said) is told, said
 
 
 def test_a_daemon_that_hangs(world: World) -> None:
