@@ -120,14 +120,18 @@ class Watch:
             if life.plan.opaque is None and await self._probe.fails(life.plan):
                 self._post(Broken(start=life.start, now=self._clock.now(), cause=_WOKE_BROKEN))
                 return
-            ready, now = life.ready, None
-            if ready is not None:
-                now = await self._card.following(life.engine_id, life.pid)
-            found = life.judged
-            if found is not None and ready is not None and now is not None:
-                found = rejudge(found, ready=ready, now=now)
-            if found is not None and found is life.judged:
-                self._post(Judged(start=life.start, verdict=found))
+            await self._as_before(life)
+
+    async def _as_before(self, life: Life) -> None:
+        """Judge it as before once all its memory is there, which a card moves back by and by."""
+        verdict, ready = life.judged, life.ready
+        while verdict is not None:
+            now = None if ready is None else await self._card.following(life.engine_id, life.pid)
+            if life.judged is not verdict:
+                return  # memory that does not come back was told of meanwhile
+            if ready is None or now is None or rejudge(verdict, ready=ready, now=now) is verdict:
+                self._post(Judged(start=life.start, verdict=verdict))
+                return
 
     async def _memory(self, life: Life, ready: MemoryLook, verdict: Verdict) -> None:
         """Judge again with every look at the card; only what is worse three times counts."""

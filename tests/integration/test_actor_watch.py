@@ -228,9 +228,14 @@ class Nights:
         self.waking.look()
 
 
-def sleeping(directory: Path, mib: int | None, nights: Nights) -> Scene:
-    probe = EngineProbe()
-    return Scene(directory, mib, pulse=Pulse(ask=probe.answers, woken=nights.woken))
+def sleeping(directory: Path, mib: int | None, nights: Nights, **changes: Any) -> Scene:
+    pulse = Pulse(ask=EngineProbe().answers, woken=nights.woken)
+    return Scene(directory, mib, pulse=pulse, **changes)
+
+
+async def never(_plan: LaunchPlan) -> float | None:
+    await anyio.sleep_forever()
+    return None
 
 
 @pytest.mark.parametrize("counters", [True, False])
@@ -285,6 +290,25 @@ async def test_memory_that_a_suspend_took_is_no_proof_that_it_serves_as_before(
         await until(lambda: scene.judged()[1:] == ["spilled"])
         await scene.panel.more()
         assert len(scene.judged()) == 2
+
+
+async def test_memory_that_is_back_a_moment_after_a_suspend_is_waited_for(
+    tmp_path: Path, printed: int
+) -> None:
+    nights = Nights()
+    # Who looks at all times does not: it would have to see less three times in a row.
+    scene = sleeping(tmp_path, printed, nights, record=never)
+    async with scene.stage.running() as actor:
+        actor.start(scene.plan())
+        await actor.settled()
+        whole, total_mib = scene.panel.clients, scene.panel.vram_mib
+        scene.panel.vram_mib = 11
+        scene.panel.clients = [holding(actor.view().pid or 0, 0)]
+        await nights.end()
+        await scene.panel.more(2)
+        assert scene.judged() == ["resident"]
+        scene.panel.vram_mib, scene.panel.clients = total_mib, whole
+        await until(lambda: scene.judged() == ["resident", "resident"])
 
 
 async def test_a_line_that_only_quotes_a_lost_card_ends_no_engine_that_answers(
