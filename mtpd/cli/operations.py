@@ -252,7 +252,7 @@ def list_operations(session: Session, *, limit: int) -> None:
 @click.argument("operation", metavar="ID", shell_complete=completing.operations)
 @connected
 def show(session: Session, operation: str) -> None:
-    """Show one operation; the first characters of its ID will do."""
+    """Show one operation; the first four characters of its ID will do."""
     reply = session.client.get(f"/operations/{segment(whole_id(session, operation))}")
     session.show(reply, lambda: lists.operation_grid(decode(OperationView, reply.data)))
 
@@ -263,7 +263,7 @@ def show(session: Session, operation: str) -> None:
 def cancel(session: Session, operation: str) -> None:
     """Ask an operation to end; what it has measured is kept.
 
-    The first characters of its ID will do.
+    The first four characters of its ID will do.
     """
     path = f"/operations/{segment(whole_id(session, operation))}"
     before = decode(OperationView, session.client.get(path).data)
