@@ -8,6 +8,7 @@ once it makes no progress; the process at which it hangs is passed over until th
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -30,7 +31,8 @@ PATIENCE_S: Final = 0.25
 daemon's standing still."""
 HANGS: Final = 2
 
-_PREFIX: Final = f"{VARIABLE}=".encode()
+_PREFIX: Final = f"\0{VARIABLE}=".encode()
+_PIECE_BYTES: Final = 16 * 1024
 
 
 class Marks:
@@ -47,22 +49,14 @@ class Marks:
 
     def of(self, pid: int) -> str | None:
         """The engine id that a process was started with; None also where that cannot be read."""
-        return self._seen((pid,)).get(pid)
+        return self.among((pid,)).get(pid)
 
     def all(self) -> dict[int, str]:
         """The engine id of every process that has one and can be read."""
-        return self._seen([int(one.name) for one in self._proc.iterdir() if one.name.isdecimal()])
+        return self.among([int(one.name) for one in self._proc.iterdir() if one.name.isdecimal()])
 
-    def hangs(self, pid: int) -> bool:
-        """Whether a process is there of which nobody can say whose it is."""
-        with self._lock:
-            look = self._hanging.get(pid)
-            if look is None or look.is_alive():
-                return look is not None
-            del self._hanging[pid]
-        return False
-
-    def _seen(self, pids: Iterable[int]) -> dict[int, str]:
+    def among(self, pids: Iterable[int]) -> dict[int, str]:
+        """The engine id of each of these processes that has one and can be read."""
         found: dict[int, str] = {}
         left = [pid for pid in pids if not self.hangs(pid)]
         while left:
@@ -77,6 +71,15 @@ class Marks:
             log.error("process.unreadable", pid=left[hangs_at], reason="reading it hangs")
             left = left[hangs_at + 1 :]
         return found
+
+    def hangs(self, pid: int) -> bool:
+        """Whether a process is there of which nobody can say whose it is."""
+        with self._lock:
+            look = self._hanging.get(pid)
+            if look is None or look.is_alive():
+                return look is not None
+            del self._hanging[pid]
+        return False
 
 
 class _Look(threading.Thread):
@@ -121,7 +124,21 @@ class _Look(threading.Thread):
 
     def _read(self, pid: int) -> str | None:
         with suppress(OSError):
-            for entry in (self._proc / str(pid) / "environ").read_bytes().split(b"\0"):
-                if entry.startswith(_PREFIX):
-                    return entry.removeprefix(_PREFIX).decode(errors="replace")
+            environ = b"\0" + _content(f"{self._proc}/{pid}/environ")
+            if (begins := environ.find(_PREFIX)) >= 0:
+                begins += len(_PREFIX)
+                ends = environ.find(b"\0", begins)
+                return environ[begins : len(environ) if ends < 0 else ends].decode(errors="replace")
         return None
+
+
+def _content(path: str) -> bytes:
+    """What is in a file; there are thousands of them to look into, so nothing around it."""
+    pieces = []
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while piece := os.read(file, _PIECE_BYTES):
+            pieces.append(piece)
+    finally:
+        os.close(file)
+    return b"".join(pieces)

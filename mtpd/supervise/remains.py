@@ -15,15 +15,15 @@ import asyncio
 import os
 import signal
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import structlog
 
-from mtpd.supervise.identity import engine_of, pids_of
+from mtpd.supervise.identity import MARKS, pids_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from mtpd.supervise.cgroups import Cgroup
 
@@ -33,21 +33,30 @@ log = structlog.get_logger()
 
 LIMIT_S = 2.0
 AGAIN_S = 0.01
+AT_ONCE = 64
+"""Processes that are held at once: each takes a descriptor."""
 
 
 def kill_all(engine_id: str) -> tuple[int, ...]:
     """Kill every process that carries an engine id; returns those that were found."""
-    found = []
-    for pid in pids_of(engine_id):
-        with suppress(OSError):
-            pidfd = os.pidfd_open(pid)
-            try:
-                if engine_of(pid) == engine_id:
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                    found.append(pid)
-            finally:
-                os.close(pidfd)
+    its, found = pids_of(engine_id), list[int]()
+    for first in range(0, len(its), AT_ONCE):
+        found += _kill(engine_id, its[first : first + AT_ONCE])
     return tuple(found)
+
+
+def _kill(engine_id: str, pids: Iterable[int]) -> list[int]:
+    with ExitStack() as stack:
+        held = dict[int, int]()
+        for pid in pids:
+            with suppress(OSError):
+                held[pid] = os.pidfd_open(pid)
+                stack.callback(os.close, held[pid])
+        found = [pid for pid, engine in MARKS.among(held).items() if engine == engine_id]
+        for pid in found:
+            with suppress(OSError):
+                signal.pidfd_send_signal(held[pid], signal.SIGKILL)
+        return found
 
 
 class Remains:
