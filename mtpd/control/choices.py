@@ -173,6 +173,9 @@ class Choices:
         if never is not None:
             return Choice(arm=arm, reason=f"nothing is tuned: {profile.name} {never}")
         why = _CHANGED if profile.name in self._chosen else "not measured yet"
+        if not profile.drafter.max_depth:
+            only = "its profile has no drafter, so depth 0 is the only one"
+            return Choice(arm=arm, reason=f"{why}: {only}")
         origin = "its profile names this depth" if profile.drafter.depth else "no speculation"
         return Choice(arm=arm, reason=f"{why}: {origin} until mtpctl tune {profile.name} has run")
 

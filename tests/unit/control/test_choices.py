@@ -40,6 +40,15 @@ def test_an_unmeasured_model_is_served_at_the_depth_that_its_profile_names() -> 
     )
 
 
+def test_an_unmeasured_model_without_a_drafter_is_not_told_to_wait_for_speculation() -> None:
+    plain = profile("alpha", max_depth=0)
+    found = Choices(config=config(plain)).of_profile(plain)
+    assert (found.arm, found.measured) == (plain.arm(0), False)
+    assert found.reason == (
+        "not measured yet: its profile has no drafter, so depth 0 is the only one"
+    )
+
+
 @pytest.mark.parametrize(
     ("made", "why"),
     [
