@@ -70,6 +70,9 @@ EVERY_S: Final = 5.0
 PAUSE_S: Final = 0.25
 """Least time between two looks, however much happens."""
 
+NEXT_S: Final = 0.25
+"""How long the next request is waited for where some have ended since the last look."""
+
 MEASURE_IDLE: Final = 10
 """A measurement waits for this many times the silence that a switch waits for: it takes
 minutes, and is lost if a request comes."""
@@ -168,8 +171,14 @@ class ControlLoop:
         """
         acted = False
         # What comes meanwhile waits for the next step: quick traffic would have no end.
-        for _ in range(len(self._inbox)):
-            await self._learn(*self._inbox.popleft())
+        if not await self._learn_all():
+            # The counters moved by several requests. The next one, taken at once, has its own.
+            await self._learn_all()
+            if not self._inbox:
+                self._posted = anyio.Event()
+                with anyio.move_on_after(NEXT_S):
+                    await self._posted.wait()
+            await self._learn_all()
         if self._operations.current is None:
             serving = self._serving()
             self._looks = {name: one for name, one in self._looks.items() if name in serving}
@@ -201,7 +210,16 @@ class ControlLoop:
 
     # Inside -------------------------------------------------------------------------
 
-    async def _learn(self, at_s: float, event: Event) -> None:
+    async def _learn_all(self) -> bool:
+        """Learn from all that is there; False where a request is not the only one of its engine."""
+        alone = True
+        for _ in range(len(self._inbox)):
+            alone = await self._learn(*self._inbox.popleft()) and alone
+        return alone
+
+    async def _learn(self, at_s: float, event: Event) -> bool:
+        """Learn from an event; False of a request after which others of its engine have ended."""
+        latest = True
         match event:
             case RequestFinished(engine_id=engine_id):
                 since = (other for _, other in self._inbox if isinstance(other, RequestFinished))
@@ -217,6 +235,7 @@ class ControlLoop:
                 self._traffic.proven(event.profile, at_s)
             case _:
                 pass
+        return latest
 
     async def _moved(self, event: EngineTransition, at_s: float) -> None:
         if (event.old, event.new) == ("backoff", "spawning"):
