@@ -135,7 +135,7 @@ async def daemon_at(
 
 async def run_operation(running: Daemon, operation: OperationView) -> OperationView:
     """Wait until an operation has ended."""
-    with anyio.fail_after(50):
+    with anyio.fail_after(100):
         ended = await running.operations.ended(operation.id)
     assert ended is not None
     return ended

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-SOON_S = 10.0
+SOON_S = 30.0
 """Seconds. Where it is exceeded something waits for what never comes; how long it really
 takes is measured by the benchmarks."""

@@ -107,6 +107,6 @@ async def test_what_may_go_is_unloaded_for_memory_and_the_journal_says_so(tmp_pa
             assert (await ask(client, model))[0] == 200
         states = {name: state for name, (state, _) in (await residencies(running)).items()}
         assert states == {"alpha": "ready", "beta": "stopped"}
-        (decision,) = await running.control.decisions(subject="beta", limit=5)
-        assert decision.act == "unload"
+        told = await running.control.decisions(subject="beta", limit=5)
+        (decision,) = [one for one in told if one.act == "unload"]
         assert decision.reason.startswith("beta is unloaded: alpha@0 needs ")
