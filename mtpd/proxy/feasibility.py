@@ -108,7 +108,8 @@ class Feasibility:
         """The verdict on an engine that ended for want of device memory; None on any other.
 
         It is gone, so what is free now is what there was for it. Where that is less than was
-        forecast for it, it was admitted because more had been free.
+        forecast for it, more had been free when it was admitted, or it was started alone on a card
+        that is smaller: nobody has to hold the rest.
         """
         failure = view.failure
         if failure is None or failure.failure != FailureClass.OOM_VRAM:
@@ -118,7 +119,7 @@ class Feasibility:
         if had is not None and needs is not None and had < needs:
             reason += (
                 f"; at most {needs // MIB} MiB were forecast for it, and {had // MIB} MiB are free"
-                " now that it has ended: others hold the rest (mtpctl gpu)"
+                " now that it has ended (mtpctl gpu shows what others hold)"
             )
         return out_of_memory(reason, room_bytes=had)
 
