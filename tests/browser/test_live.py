@@ -108,6 +108,8 @@ async def test_a_measurement_shows_its_progress_and_then_the_curve_and_the_reaso
             await expect(page.locator("#why")).to_have_text(model.choice.reason)
             await expect(page.locator("#cost")).to_contain_text("for alpha, took")
             await expect(page.locator("#cost")).to_contain_text("engine starts, ")
+            await expect(page.locator("#cost time")).to_be_visible()
+            assert "[object" not in await page.locator("body").inner_text()
             curve = page.locator("#depth .chart")
             # The models are read again on their own: the curve comes with them.
             await expect(curve).to_have_attribute("aria-label", re.compile(", chosen"))

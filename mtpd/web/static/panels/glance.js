@@ -141,7 +141,7 @@ function cost({ decision_id: id, subject, at, starts, seconds }, format) {
   const what = starts
     ? `${starts} engine ${starts === 1 ? "start" : "starts"}, ${format.duration(seconds)}`
     : "nothing: it compares what was measured before";
-  return [`The latest choice, for ${subject}, took ${what}. `, h("span.muted", {}, `Decision ${id}, ${format.time(at)}.`)];
+  return [`The latest choice, for ${subject}, took ${what}. `, h("span.muted", {}, `Decision ${id}, `, format.time(at), ".")];
 }
 
 function next({ next: step, mode }) {

@@ -106,7 +106,7 @@ function legend(segments, others, format) {
 
 function origin({ arm, source, verdict }, named) {
   const whose = named ? `${arm.profile}@${arm.depth}: ` : "";
-  return h("p.muted.small", {}, `${whose}${sentence(source)} Forecast: ${sentence(verdict.reason)}`);
+  return h("p.muted.small", {}, `${whose}${sentence(source)} ${named ? "Forecast, if it were alone" : "Forecast"}: ${sentence(verdict.reason)}`);
 }
 
 /** Without a card there is nothing to fit into; engines share the machine's memory. */
