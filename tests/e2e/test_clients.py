@@ -7,7 +7,7 @@ import re
 import shlex
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anthropic
 import anyio
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.real_engine, pytest.mark.slow, pytest.mark.timeout(120)]
 DOCS = Path(__file__).parents[2] / "docs" / "data_plane.md"
 COLD = {"temperature": 0}
+WHOLE: dict[str, Any] = {"temperature": 0, "extra_body": {"ignore_eos": True}}
+"""The same text each time, and not ended before it is as long as was asked for."""
 
 
 @asynccontextmanager
@@ -46,7 +48,7 @@ async def test_the_openai_client_works_unmodified() -> None:
                 model="first",
                 messages=[{"role": "user", "content": "hi"}],
                 max_tokens=6,
-                temperature=0,
+                **WHOLE,
             )
             assert whole.usage is not None
             assert whole.usage.completion_tokens == 6
@@ -55,20 +57,24 @@ async def test_the_openai_client_works_unmodified() -> None:
                 model="alpha",
                 messages=[{"role": "user", "content": "hi"}],
                 max_tokens=6,
-                temperature=0,
                 stream=True,
+                **WHOLE,
             )
             async for chunk in stream:
                 pieces.extend(c.delta.content or "" for c in chunk.choices)
             assert "".join(pieces) == whole.choices[0].message.content
-            text = await client.completions.create(model="alpha", prompt="hi", max_tokens=3)
+            text = await client.completions.create(
+                model="alpha", prompt="hi", max_tokens=3, **WHOLE
+            )
             assert text.usage is not None
             assert text.usage.completion_tokens == 3
-            answer = await client.responses.create(model="alpha", input="hi", max_output_tokens=4)
+            answer = await client.responses.create(
+                model="alpha", input="hi", max_output_tokens=4, **WHOLE
+            )
             assert answer.output_text
             # The client's stateful helper needs a content_index that the engine does not send.
             events = await client.responses.create(
-                model="alpha", input="hi", max_output_tokens=4, stream=True
+                model="alpha", input="hi", max_output_tokens=4, stream=True, **WHOLE
             )
             kinds = [event.type async for event in events]
             assert kinds[-1] == "response.completed"
